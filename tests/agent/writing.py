@@ -57,10 +57,10 @@ async def _play(agent: Agent) -> None:
     await agent.records.save_claim(claimed.with_changes(spec=_spec(6), claim=claim))
     engine.write_log(container_name(ENDED), b"one\ntwo\n")
     await clock.advance(5)
-    await agent.fail(restarting, then=1)
+    await agent.fail(restarting, 139, then=1)
     await agent.reached(RESTARTING, State.RUNNING)
     await clock.advance(5)
-    await agent.fail(restarting)
+    await agent.fail(restarting, 139)
     await sessions.stop(ENDED, EndReason.STOPPED)
     await until_sealed(agent, ENDED)
     try:

@@ -82,7 +82,8 @@ def _followed(client: ApiClient, session: Played, followers: int, seconds: int) 
     with ThreadPoolExecutor(followers) as threads:
         arrivals = list(threads.map(lambda _: _arrivals(client, session, end), range(followers)))
     begin = max(min(had.values()) for had in arrivals)
-    lines = [line for line in arrivals[0] if begin <= _written(line) <= end]
+    lines = [line for line in set().union(*arrivals) if begin <= _written(line) <= end]
+    assert lines, "not all followed before the time was over"
     return [max(had[line] for had in arrivals) - _written(line) for line in lines]
 
 

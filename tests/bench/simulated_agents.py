@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.pki.tickets import TicketKey
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.harness import AgentSpec, Process
@@ -78,6 +79,7 @@ class _Agent(FakeAgent):
         for each in range(sessions):
             session = _session(number, each, key)
             self.sessions[session.internal_id] = session
+        self.beat = HEARTBEAT_SECONDS
         self._prepared = list(map(super()._stamped, super()._snapshot()))
 
     def _snapshot(self, acked: int = 0) -> list[pb.WatchResponse]:
@@ -133,8 +135,9 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
 async def _serve(folder: Path, key_path: Path, numbers: range, sessions: int) -> None:
     key = TicketKey(key_path, SystemClock())
     await key.open()
-    for number in numbers:
-        await _Agent(folder, number, sessions, key).start()
+    agents = [_Agent(folder, number, sessions, key) for number in numbers]
+    for agent in agents:
+        await agent.start()
     sys.stdout.write(f"{_SERVING}\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

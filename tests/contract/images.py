@@ -26,10 +26,10 @@ def pushed(socket: Path, address: str, name: str, user: str = "") -> str:
         Entry(b"program", content=compiled(SOURCE).read_bytes(), mode=0o755),
         Entry(b"payload", content=PAYLOAD),
         Entry(b"data/save.json", content=SAVE),
+        Entry(b"unique", content=uuid.uuid4().bytes),
     ]
     config = {"Entrypoint": ["/program"], "User": user}
-    unique = [uuid.uuid4().bytes]
-    image = push_image(address, name, entries=entries, config=config, more=unique).reference
+    image = push_image(address, name, entries=entries, config=config).reference
     with _client(socket) as client:
         client.images.pull(image)
     return image

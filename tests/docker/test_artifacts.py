@@ -35,8 +35,9 @@ MakeTree = Callable[..., Any]  # Runs a container that makes a tree; returns it 
 @pytest.fixture(scope="module")
 def image(docker_engine: Path, registry: Registry) -> Iterator[tuple[docker.DockerClient, str]]:
     make = Entry(b"make", content=compiled(SOURCE).read_bytes(), mode=0o755)
+    unique = Entry(b"unique", content=uuid.uuid4().bytes)
     config = {"Entrypoint": ["/make"], "User": ""}
-    image = push_image(registry.address, "tree", entries=[make], config=config).reference
+    image = push_image(registry.address, "tree", entries=[make, unique], config=config).reference
     with contextlib.closing(docker.DockerClient(f"unix://{docker_engine}", timeout=60)) as client:
         client.images.pull(image)
         yield client, image

@@ -78,8 +78,6 @@ def write(page: Path, part: str, results: Results) -> None:
         tests.update(_tests(results))
     else:
         others[part] = _other(results)
-    if part == "soak" and PLOT.exists():
-        page.with_name("soak.svg").write_text(PLOT.read_text())
     for fault, name, cells in _written(text):
         tests[fault].setdefault(name, cells)
     version = 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
@@ -98,6 +96,8 @@ def write(page: Path, part: str, results: Results) -> None:
         text, count = place.subn(written.replace("\\", r"\\"), text, count=1)
         assert count, f"the page has no {place.pattern}"
     page.write_text(text)
+    if part == "soak" and PLOT.exists():
+        page.with_name("soak.svg").write_text(PLOT.read_text())
 
 
 def _rows_below(head: str) -> re.Pattern[str]:

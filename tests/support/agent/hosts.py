@@ -193,12 +193,12 @@ class Agent:
         await life.wait_for(lambda now: now.state.ended if state is None else now.state is state)
         return life
 
-    async def fail(self, session: Session, *, then: float = 0.0) -> Life:
+    async def fail(self, session: Session, code: int = 1, *, then: float = 0.0) -> Life:
         """Let the game of a session that restarts fail, and wait until that is recorded.
 
         Then advance the clock by this number of seconds.
         """
-        self.engine.end(container_name(session.internal_id), 1)
+        self.engine.end(container_name(session.internal_id), code)
         life = await self.reached(session.internal_id, State.RESTARTING)
         if then:
             await self.clock.advance(then)

@@ -65,8 +65,9 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
         if kind == "tag.enabled":
             image = f"{system.registry.address}/studio/game@{event['data']['digest']}"
             await eventually(partial(system.has, "a0", image))
-    new = {"name": "x", "scopes": ["logs:read"]}
-    made = await system.call("POST", "/token", json=new, headers=FORWARDED)
+    new = {"name": "x", "scopes": ["logs:read", "session:read"]}
+    asked = new | {"scopes": ["session:read", "logs:read", "session:read"]}
+    made = await system.call("POST", "/token", json=asked, headers=FORWARDED)
     (event,) = await audit(system, f"object={token_id(made.json['token'])}")
     assert (event["kind"], event["account"]) == ("token.created", "alice")
     assert (event["token"], event["address"]) == (token_id(token), ADDRESS)

@@ -87,7 +87,9 @@ def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
     ("sent", "slowly"),
     [(b"", b""), (b"GET /healthz HTTP/1.1\r\nHost", b""), (b"GET / HTTP/1.1\r\nX: ", b"x")],
 )
-async def test_slow_headers_have_a_deadline(system: System, sent: bytes, slowly: bytes) -> None:
+async def test_absent_unfinished_and_slow_headers_have_a_deadline(
+    system: System, sent: bytes, slowly: bytes
+) -> None:
     began = time.monotonic()
     async with Wire(system.port) as wire:
         wire.send(sent)
@@ -103,6 +105,7 @@ async def test_slow_headers_have_a_deadline(system: System, sent: bytes, slowly:
 async def test_requests_that_arrive_whole_need_no_timer(
     system: System, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One that does not, also a later one, has the deadline."""
     loop, timers = asyncio.get_running_loop(), list[float]()
     later = loop.call_later
 

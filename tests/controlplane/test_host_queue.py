@@ -159,6 +159,7 @@ async def test_start_of_a_disconnected_caller_stays_queued(system: System) -> No
     gate = Gate(system.agent)
     first, second = await _begin(system, gate), await _join(system, "second")
     second.cancel()
+    await asyncio.wait({second})
     gate.open(9)
     assert (await first).status == 201
     await system.becomes("second", "running")

@@ -171,6 +171,7 @@ async def test_an_image_that_another_application_runs_stays(system: System) -> N
 ALICE = Caller("alice", "test", ACCOUNT_SCOPES)
 
 
+@pytest.mark.system
 async def test_retries_image_comparison_after_database_error(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:

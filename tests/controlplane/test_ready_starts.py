@@ -166,9 +166,13 @@ async def test_wait_for_unreachable_host_ends_in_time(system: System) -> None:
 async def test_shutdown_ends_the_wait_and_keeps_the_session(system: System) -> None:
     starting = begin(system, "match")
     await running(system, "match")
+    assert (await system.start(id="ends")).status == 201
+    ends = await running(system, "ends")
     await system.stop_serving()
     assert_error(await starting, 503, details="keeps running")
+    system.agent.end(ends)  # meanwhile
     await system.serve()
+    await system.becomes("ends", "exited")
     await system.becomes("match", "running")
     assert system.agent.stopped == []
 

@@ -280,6 +280,10 @@ async def test_unresponsive_host_comes_last_until_its_next_report(system: System
             await reports(501)
     assert tried == [1, 1, 2]
     assert len(second.live) == 3
+    assert await system.rows("SELECT DISTINCT agent FROM unanswered") == [(first.name,)]
+    await first.stop()
+    assert (await system.start(id="4")).status == 201
+    assert len(second.live) == 4
 
 
 @pytest.mark.system(start_timeout=600.0, application={})

@@ -269,7 +269,8 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
 
     def internal_id_of(self, key: Key) -> str | None:
         sql = "SELECT account, id, internal_id FROM session WHERE ended_ms IS NULL"
-        return {(row[0], row[1]): str(row[2]) for row in self.control.store.rows(sql)}.get(key)
+        found: dict[Key, str | None] = {row[:2]: row[2] for row in self.control.store.rows(sql)}
+        return found.get(key)
 
     def rows(self) -> set[Key]:
         return set(self.control.store.rows("SELECT account, id FROM session"))

@@ -97,7 +97,9 @@ async def test_failed_enrolment_prints_its_cause(system: Enrolling, machine: Mac
     await machine.refused("401 bearer token incorrect: it was used", url, token)
 
 
-async def test_token_file_and_rpc_listen_are_required(system: Enrolling, machine: Machine) -> None:
+async def test_missing_token_file_and_unset_rpc_listen_are_errors(
+    system: Enrolling, machine: Machine
+) -> None:
     url = system.control_plane.enrol_url
     result = await machine.enrol(url, "", "--token-file", "/nowhere")
     assert result.exit_code == 2

@@ -68,7 +68,7 @@ def serve(path: Path) -> None:
             server.serve(config)
         except Exception as error:
             if (cause := _cause(error)) is not None:
-                click.echo(f"Error: {cause}", err=True)
+                console.remark(f"Error: {cause}")
                 raise SystemExit(
                     EXIT_CONFIG if isinstance(cause, NewerStoreError) else 1
                 ) from error

@@ -315,8 +315,9 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
 
 
 def _reported(session: HostSession) -> dict[str, object]:
-    ports, env = json.dumps(port_values(session.ports)), env_json(session.injected_env)
-    return _values(session) | {"ports": ports, "injected_env": env}
+    values = _values(session)
+    ports, env = json.dumps(values["ports"]), env_json(session.injected_env)
+    return values | {"ports": ports, "injected_env": env}
 
 
 def _values(session: HostSession) -> dict[str, object]:

@@ -16,7 +16,7 @@ ifneq ($(filter $(ENGINES),$(PART)),)
 ENGINE := $(PART)
 endif
 ifeq ($(PART),python)
-PYTHON := $(or $(shell .ci/prerequisites find-newest-python),$(error there is no such Python))
+export PYTHON := $(or $(shell .ci/prerequisites find-newest-python),$(error there is no such Python))
 endif
 TESTS_OF_PART := -m 'not host$(if $(ENGINE), and (docker or fault))'
 ifeq ($(PART),rounds)

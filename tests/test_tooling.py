@@ -168,6 +168,15 @@ def test_engine_of_an_unknown_release_is_refused() -> None:
     assert done.stderr == "engine: ENGINE must be bookworm, trixie or sid, not 'buster'\n"
 
 
+def test_part_python_makes_its_environment_with_the_newest_python(tmp_path: Path) -> None:
+    newest = tmp_path / "python3.13"
+    newest.symlink_to(sys.executable)
+    show = ("--silent", "--eval=show: ; @.ci/prerequisites find-python", "show", "PART=python")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}  # without an outer make's variables
+    shown = run("make", *show, cwd=ROOT, env=environment, timeout=50)
+    assert (shown.stdout, shown.stderr) == (f"{newest}\n", "")
+
+
 def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")

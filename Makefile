@@ -134,6 +134,7 @@ install-agent: wheel ## put the agent on this machine as a service, or upgrade i
 	@systemd/install install agent dist/tiltyard-*.whl
 
 install-controlplane: wheel ## put the control plane on this machine as a service, or upgrade it
+	@.ci/prerequisites service
 	@systemd/install install controlplane dist/tiltyard-*.whl
 
 uninstall-agent: ## remove the agent from this machine; PURGE=1 with its data

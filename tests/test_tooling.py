@@ -177,6 +177,16 @@ def test_part_python_makes_its_environment_with_the_newest_python(tmp_path: Path
     assert (shown.stdout, shown.stderr) == (f"{newest}\n", "")
 
 
+@pytest.mark.root
+def test_a_service_gets_a_python_that_its_user_may_run(tmp_path: Path) -> None:
+    own = tmp_path / "python3"  # pytest's folders are root's alone
+    own.symlink_to(sys.executable)
+    find, environment = (ROOT / ".ci" / "prerequisites", "find-python"), {"PYTHON": str(own)}
+    assert run(*find, env=os.environ | environment, timeout=50).stdout == f"{own}\n"
+    shown = run(*find, "--for-service", env=os.environ | environment, timeout=50)
+    assert shown.stdout == "/usr/bin/python3\n"
+
+
 def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")

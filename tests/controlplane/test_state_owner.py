@@ -37,21 +37,29 @@ def settings(folder: Path) -> Path:
 
 _SEEN = """
 mount --bind "$1" "$2"
+case $3 in
+/root/*)
+  mount --bind "$3" "$2/../python"
+  mount --types tmpfs --options mode=755 tmpfs /root
+  mkdir --parents "$3"
+  mount --move "$2/../python" "$3"
+esac
 cd "$2"
 export PYTHONPATH="$2"
-shift 2
+shift 3
 exec "$@"
 """
 
 
 def _program(settings: Path, *user: str) -> list[str]:
-    """The program where every user may read it, wherever the sources are."""
+    """The program where every user may read it, wherever the sources and Python are."""
     seen = settings.with_name("program")
-    seen.mkdir(exist_ok=True)
+    for folder in (seen, settings.with_name("python")):
+        folder.mkdir(exist_ok=True)
     python = Path(sys.executable)
     if python.is_relative_to(ROOT):
         python = seen / python.relative_to(ROOT)
-    shell = ["unshare", "--mount", "sh", "-ec", _SEEN, "sh", str(ROOT), str(seen)]
+    shell = ["unshare", "--mount", "sh", "-ec", _SEEN, "sh", str(ROOT), str(seen), sys.base_prefix]
     return [*shell, *user, str(python), "-m", "controlplane"]
 
 

@@ -145,9 +145,10 @@ def _everything_is_in_place(machine: Overlaid) -> None:
         assert text == (ROOT / "systemd" / f"{unit}.service").read_text("utf-8")
         for path in re.findall(r"/(?:opt|etc|usr|bin)/[\w/.-]+", text):
             machine.run("test", "-e", path)
-        user = ["setpriv", f"--reuid={unit}", f"--regid={unit}", "--init-groups"]
         settings = f"/etc/tiltyard/{program}.toml"
-        machine.run(*user, unit, "config", "check", "--config", settings)
+        # setpriv itself starts a program with root's capabilities.
+        user = ["setpriv", f"--reuid={unit}", f"--regid={unit}", "--init-groups", "sh", "-c"]
+        machine.run(*user, f"{unit} config check --config {settings}")
         shown = machine.run("stat", "--format=%U:%G %a %n", settings, f"/var/lib/{unit}")
         assert shown == f"root:{unit} 640 {settings}\n{unit}:{unit} 700 /var/lib/{unit}\n"
     assert machine.run("stat", "--format=%U", "/var/lib/tiltyard-agent/agent_id").strip() == (

@@ -16,8 +16,8 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
-from agent.kernel.clock import kernel_is_synchronised
 from tiltyard.contract import Protocol
+from tiltyard.runtime.kernel_clock import kernel_is_synchronised
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"

@@ -8,17 +8,9 @@ from tiltyard.runtime.clock import Clock
 class HostClock(Clock, Protocol):
     """Wall time for people and reboots, boot time for lifetimes, monotonic time for intervals."""
 
-    def boottime(self) -> float:
-        """Seconds since boot, including suspend; never jumps."""
-        ...
-
     @property
     def boot_id(self) -> str:
         """A unique id of the current boot."""
-        ...
-
-    def is_synchronised(self) -> bool:
-        """True if the wall clock is synchronised; False if unknown."""
         ...
 
     async def sleep_until_boottime(self, deadline: float) -> None:

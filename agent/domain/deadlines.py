@@ -1,14 +1,12 @@
 """Deadlines of a host's sessions.
 
 A deadline of this boot is due by boot time, regardless of the wall clock. One of an earlier boot
-is due by the current wall clock, once that is synchronised or HELD_SECONDS after boot.
+is due by the current wall clock, once that can be trusted.
 """
 
 from agent.domain.clock import HostClock
 from agent.domain.session import Deadline
-
-HELD_SECONDS = 600.0
-"""Longest time after boot that deadlines of earlier boots wait for a synchronised wall clock."""
+from tiltyard.runtime.clock import is_trusted
 
 
 def deadline_by(clock: HostClock, ttl: float) -> Deadline:
@@ -70,6 +68,4 @@ class Deadlines:
         """Sessions whose deadlines wait for a synchronised wall clock."""
         boot = self._clock.boot_id
         earlier = {name for name, each in self._armed.items() if each.boot_id != boot}
-        if not earlier or self._clock.boottime() >= HELD_SECONDS:
-            return set()
-        return set() if self._clock.is_synchronised() else earlier
+        return earlier if earlier and not is_trusted(self._clock) else set()

@@ -19,6 +19,7 @@ from agent.sessions.runtime import Runtime
 from agent.state import retention
 from agent.state.retention import Due, Rules
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
+from tiltyard.runtime.clock import is_trusted
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -124,7 +125,8 @@ class Reconciler:
         self._reap(containers)
         self._end_leftovers(containers)
         await self._retain()
-        await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
+        if is_trusted(self._runtime.clock):
+            await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
         if image_error is not None:
             raise image_error
 

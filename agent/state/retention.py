@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import due_by
-from agent.domain.session import Session
+from agent.domain.session import Deadline, Session
 from agent.kernel.disks import Shortage
+from tiltyard.runtime.clock import is_trusted
 
 ENDED_KEPT = 10_000  # Most ended sessions of a host, apart from those with an unsealed log
 SPARED_AT_ONCE = 8  # Early removals per pass, of containers and of logs each, while a disk is low
@@ -47,9 +48,19 @@ class Due:
 
 
 def with_ages(ended: Iterable[Session], clock: HostClock) -> list[tuple[float, Session]]:
-    """Ended sessions, each with the seconds since its end."""
-    now = clock.boottime()
-    return [(now - due_by(clock, each.kept_since), each) for each in ended if each.kept_since]
+    """Ended sessions, each with the seconds since its end.
+
+    Until the wall clock can be trusted, all that ended before this boot are as old as the boot.
+    They are in the order of their ends by the wall clock, which early removals keep.
+    """
+    now, trusted = clock.boottime(), is_trusted(clock)
+
+    def age(end: Deadline) -> float:
+        return now - due_by(clock, end) if trusted or end.boot_id == clock.boot_id else now
+
+    kept = [(each.kept_since, each) for each in ended if each.kept_since]
+    kept.sort(key=lambda each: each[0].expire_time)
+    return [(age(end), each) for end, each in kept]
 
 
 def fair_order(oldest_first: Iterable[Session]) -> list[str]:

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 from agent.state.record import Records
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, is_trusted
 
 TOMBSTONE_SECONDS = 3600.0  # How long a stop rejects a later start
 TOMBSTONES_KEPT = 10_000
@@ -17,11 +17,17 @@ class Tombstones:
     def __init__(self, records: Records, clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._made: dict[str, float] = {}
+        self._made: dict[str, float] = {}  # Seconds since boot by internal id, oldest first
 
     async def load(self) -> None:
-        """Load the tombstones of an earlier run of the agent."""
-        self._made = await self._records.run(_load, self._records.tombstones_dir)
+        """Load the tombstones of an earlier run of the agent.
+
+        They count as new while the wall clock cannot be trusted, which may be after a boot.
+        """
+        loaded = await self._records.run(_load, self._records.tombstones_dir)
+        now, wall, trusted = self._clock.boottime(), self._clock.time(), is_trusted(self._clock)
+        # abs(): a clock that was set back must not prolong it.
+        self._made = {each: now - abs(wall - at) * trusted for each, at in loaded.items()}
         await self._remove_old()
 
     def __contains__(self, internal_id: object) -> bool:
@@ -32,13 +38,13 @@ class Tombstones:
     def note(self, internal_id: str) -> None:
         """Reject a later start, until this agent restarts."""
         self._made.pop(internal_id, None)
-        self._made[internal_id] = self._clock.time()
+        self._made[internal_id] = self._clock.boottime()
 
     async def bury(self, internal_id: str) -> None:
         """Reject a later start, also after a restart; raises DiskFullError."""
         self.note(internal_id)
         path = self._records.tombstones_dir / internal_id
-        await self._records.write(path, str(self._made[internal_id]).encode())
+        await self._records.write(path, str(self._clock.time()).encode())
         await self._remove_old()
 
     async def _remove_old(self) -> None:
@@ -49,8 +55,7 @@ class Tombstones:
         await self._records.remove(self._records.tombstones_dir / each for each in old)
 
     def _is_young(self, made: float) -> bool:
-        # abs(): a clock that was set back must not prolong it.
-        return abs(self._clock.time() - made) < TOMBSTONE_SECONDS
+        return self._clock.boottime() - made < TOMBSTONE_SECONDS
 
 
 def _load(folder: Path) -> dict[str, float]:

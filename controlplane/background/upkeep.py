@@ -4,7 +4,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import accounts, audit, session_rows, tokens
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -32,7 +32,12 @@ class Upkeep:
         }
 
     async def run(self) -> None:
-        """Remove now and once an hour, until cancelled."""
+        """Remove now and once an hour, until cancelled.
+
+        After a boot it waits for a trusted clock: a wrong one would remove what is recent.
+        """
+        while not is_trusted(self._clock):
+            await self._clock.sleep(1.0)
         while True:
             await self.forget()
             await self._clock.sleep(INTERVAL)

@@ -20,7 +20,7 @@ from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.enrolment import renewed, trusts_one_authority
 from tiltyard.contract import ErrorReason
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -28,7 +28,7 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 INTERVAL = 600.0  # Seconds between two checks; a failed renewal can be retried for ten days
-MOVE_INTERVAL = 2.0  # Seconds between two checks for hosts that must move to the current authority
+TICK = 2.0  # Seconds between two checks for hosts to move, and for a clock to trust
 MOVE_AGAIN = 5.0  # Seconds after which a failed move is retried
 
 CALL_OTHERWISE = 5.0
@@ -69,13 +69,19 @@ class Renewal:
         self._swapped_at = self.clock.monotonic()
 
     async def run(self) -> None:
-        """Renew certificates and move hosts periodically, until cancelled."""
+        """Renew certificates and move hosts periodically, until cancelled.
+
+        After a boot it waits until the clock can be trusted: what a wrong clock issues is invalid
+        once the clock is right. The control plane's own certificates are then issued again.
+        """
+        renewed_at = float("-inf")
         while True:
-            await self.renew()
-            looked_at = self.clock.monotonic()
-            while (left := looked_at + INTERVAL - self.clock.monotonic()) > 0:
-                await self._wait(min(left, MOVE_INTERVAL) if self.unmoved() else left)
-                await self.move()
+            now = self.clock.monotonic()
+            if now - renewed_at >= INTERVAL and is_trusted(self.clock):
+                await self.renew()
+                renewed_at = now
+            await self._wait(TICK)
+            await self.move()
 
     async def renew(self) -> None:
         """Renew all certificates that are due; unreachable agents are retried later."""
@@ -103,6 +109,8 @@ class Renewal:
         if self.clock.monotonic() - self._swapped_at >= CALL_OTHERWISE:
             self._swapped_at = self.clock.monotonic()
             self._swap_certificates([host for host in unmoved if not self._is_responsive(host)])
+        if not is_trusted(self.clock):
+            return
         now, retry_at = self.clock.monotonic(), self._retry_at
         due = [host for host in unmoved if now >= retry_at.get(host.name, 0.0)]
         await _for_each([host for host in due if self._is_responsive(host)], self._move, "move")

@@ -213,7 +213,7 @@ def test_reads_clock_synchronisation_from_kernel(
         return 5  # TIME_ERROR: not synchronised, not a failure
 
     libc = SimpleNamespace(adjtimex=adjtimex)
-    monkeypatch.setattr("agent.kernel.clock.ctypes.CDLL", lambda *_, **__: libc)
+    monkeypatch.setattr("tiltyard.runtime.kernel_clock.ctypes.CDLL", lambda *_, **__: libc)
     assert kernel_facts().clock_synchronised is synchronised
 
 

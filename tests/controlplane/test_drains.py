@@ -10,6 +10,7 @@ from controlplane.domain.contract import Drain, HostReport
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.fake_clock import BootingClock
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -130,6 +131,25 @@ async def test_unresponsive_host_gets_its_order_on_its_return(
     assert system.agent.host.draining == draining
     assert (await system.shown())["draining"] == draining
     assert (await system.start()).status == (420 if draining else 201)
+
+
+@pytest.mark.parametrize("ordered_again", [False, True])
+async def test_a_wrong_clock_after_boot_orders_no_remaining_time(
+    system: Draining, *, ordered_again: bool
+) -> None:
+    await system.disconnect()
+    await system.drain(deadline="2h")
+    system.clock = clock = BootingClock(wall_ahead=86_400.0)
+    await system.restart()
+    await system.agent.start()
+    await eventually(lambda: system.control_plane.fleet.hosts[0].reconciled)
+    assert not system.agent.drains
+    if ordered_again:  # by the clock that the remaining time is read by
+        await system.drain(deadline="2h")
+    else:
+        clock.wall_ahead, clock.synchronised = 0.0, True
+    await system.is_acknowledged()
+    assert system.agent.drains[0].remaining.ToMilliseconds() > HOURS_2_MS - 60_000
 
 
 async def test_order_is_sent_again_after_a_lost_answer(system: Draining) -> None:

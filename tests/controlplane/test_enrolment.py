@@ -16,7 +16,8 @@ from controlplane.operators.enrolment import TOKEN_LIFE, TRIES_AT_ONCE
 from tests.support.certificates import a_request
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer, assert_error
+from tests.support.controlplane.system import Answer, assert_error, eventually
+from tests.support.fake_clock import BootingClock
 
 pytestmark = pytest.mark.system(kind=Enrolling)
 
@@ -195,6 +196,20 @@ async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
     system.clock.wall_ahead = 20 * 365 * 24 * 3600.0  # the authority has expired by then
     await system.control_plane.renewal.renew()
     assert "cannot renew the control plane's own certificates" in caplog.text
+
+
+async def test_a_wrong_clock_after_boot_removes_nothing_and_issues_nothing_that_lasts(
+    system: Enrolling,
+) -> None:
+    before = await system.rows("SELECT * FROM event")
+    system.clock = clock = BootingClock(wall_ahead=10 * 365 * 24 * 3600.0)
+    await system.restart()
+    of_wrong_time = system.control_plane.issuer.caller
+    clock.wall_ahead = 0.0
+    clock.synchronised = True
+    await eventually(lambda: system.control_plane.issuer.caller is not of_wrong_time)
+    assert before
+    assert await system.rows("SELECT * FROM event") == before
 
 
 async def test_token_requires_an_existing_region_and_node_pool(system: Enrolling) -> None:

@@ -25,6 +25,8 @@ class ShortLived(LongStreams):
         **LongStreams.bounds,
         "controlplane.pki.authority.LIFE": timedelta(seconds=15),
         "controlplane.fleet.renewal.INTERVAL": 0.2,
+        "controlplane.fleet.renewal.TICK": 0.2,
+        "tiltyard.runtime.clock.HELD_SECONDS": 0.0,
     }
 
 

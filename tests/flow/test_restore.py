@@ -54,6 +54,8 @@ async def system(
     tmp_path: Path, quick_hosts: None, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Kept]:
     monkeypatch.setattr("controlplane.fleet.renewal.INTERVAL", 0.5)
+    monkeypatch.setattr("controlplane.fleet.renewal.TICK", 0.5)
+    monkeypatch.setattr("tiltyard.runtime.clock.HELD_SECONDS", 0.0)
     async with Kept(tmp_path) as running:
         yield running
 

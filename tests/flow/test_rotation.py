@@ -87,7 +87,7 @@ def a_caller(signer: Signer) -> Party:
 async def system(
     tmp_path: Path, quick_hosts: None, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Rotating]:
-    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_INTERVAL", 0.02)
+    monkeypatch.setattr("controlplane.fleet.renewal.TICK", 0.02)
     monkeypatch.setattr("controlplane.fleet.renewal.CALL_OTHERWISE", 1.0)
     async with Rotating(tmp_path) as running:
         yield running

@@ -156,10 +156,25 @@ class FakeClock:
 
 
 class AheadClock(SystemClock):
-    """The machine's clock with its wall clock ahead by a number of seconds."""
+    """The machine's clock with its wall clock ahead by a number of seconds, and trusted."""
 
     def __init__(self, *, wall_ahead: float = 0.0) -> None:
         self.wall_ahead = wall_ahead
 
     def time(self) -> float:
         return super().time() + self.wall_ahead
+
+    def is_synchronised(self) -> bool:
+        return True
+
+
+class BootingClock(AheadClock):
+    """The clock of a machine that has booted just now, `synchronised` or not."""
+
+    synchronised = False
+
+    def boottime(self) -> float:
+        return 0.0
+
+    def is_synchronised(self) -> bool:
+        return self.synchronised

@@ -6,6 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol, overload
 
+from tiltyard.runtime.kernel_clock import kernel_is_synchronised
+
+HELD_SECONDS = 600.0
+"""Longest time after boot that anything waits for a synchronised wall clock."""
+
 DUTY_CYCLE = 9.0  # Ratio of pause to work: 9 limits periodic work to 10 % of the event loop
 
 
@@ -28,6 +33,14 @@ class Clock(Protocol):
         """Seconds that never jump; stopped while the machine is suspended."""
         ...
 
+    def boottime(self) -> float:
+        """Seconds since boot, including suspend; never jumps."""
+        ...
+
+    def is_synchronised(self) -> bool:
+        """True if the wall clock is synchronised; False if unknown."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait for an interval."""
         ...
@@ -44,9 +57,25 @@ class SystemClock:
         """Seconds of CLOCK_MONOTONIC."""
         return time.monotonic()
 
+    def boottime(self) -> float:
+        """Seconds of CLOCK_BOOTTIME."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def is_synchronised(self) -> bool:
+        """The result of adjtimex(2); False if the call fails."""
+        try:
+            return kernel_is_synchronised()
+        except OSError:
+            return False
+
     async def sleep(self, seconds: float) -> None:
         """Wait on the event loop's clock."""
         await asyncio.sleep(seconds)
+
+
+def is_trusted(clock: Clock) -> bool:
+    """Return whether to rely on the wall clock, which may be wrong for a while after boot."""
+    return clock.boottime() >= HELD_SECONDS or clock.is_synchronised()
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from controlplane.storage.tables.fleet import learn_drain
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.session_rows import end_stopped, has_row
 from tiltyard.contract import ErrorReason, SessionSpec
-from tiltyard.runtime.clock import Clock, to_ms
+from tiltyard.runtime.clock import Clock, is_trusted, to_ms
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 
@@ -83,9 +83,10 @@ class DrainOrders:
     deliveries: Deliveries
     clock: Clock
     _stored: Drain = field(init=False)
+    _loaded: Drain = field(init=False)  # Of an earlier run of the control plane
 
     def __post_init__(self) -> None:
-        self._stored = self.host.drain
+        self._stored = self._loaded = self.host.drain
 
     async def reported(self, *, reconnected: bool) -> None:
         """Store an order learned from the host, or send the pending one.
@@ -122,9 +123,19 @@ class DrainOrders:
             failed = partial(log.warning, "cannot set its drain")
             self.deliveries.start("drain", attempt=self._attempt, failed=failed)
 
+    def _is_clear(self, order: Drain) -> bool:
+        """Return whether the remaining time of an order is known.
+
+        After a boot, the clock may differ from that by which an earlier run set the deadline.
+        """
+        return order.deadline is None or order != self._loaded or is_trusted(self.clock)
+
     async def _attempt(self) -> None:
         while self.host.drain_pending:
             order = self.host.drain
+            if not self._is_clear(order):
+                await self.clock.sleep(1.0)
+                continue
             await self.host.client.set_drain(order, self.clock.time())
             self.host.acknowledge_drain(order)
             self.host.notify()

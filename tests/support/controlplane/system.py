@@ -21,8 +21,9 @@ from controlplane.storage.tables.fleet import AgentRow
 from tests.faults.ledger import ledger
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.fake_clock import AheadClock
 from tests.support.hold import Hold
-from tiltyard.runtime.clock import Clock, SystemClock
+from tiltyard.runtime.clock import Clock
 
 PATIENCE = 30.0
 APPLICATION: dict[str, Any] = {
@@ -112,7 +113,7 @@ class System(Parts):
         super().__init__()
         self.folder = folder
         self.settings = settings
-        self.clock: Clock = SystemClock()
+        self.clock: Clock = AheadClock()
         self.parts: dict[str, Any] = {}  # Other arguments of the control plane
         self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
         if in_order:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.domain.deadlines import HELD_SECONDS
 from agent.domain.errors import NoFreePortError
 from agent.sessions.ending import CONFIRM_SECONDS
 from agent.state.drain import DrainOrder
@@ -13,6 +12,7 @@ from tests.support.agent.hosts import Agent, Host, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.hold import held_before
 from tiltyard.contract import EndReason, State
+from tiltyard.runtime.clock import HELD_SECONDS
 
 HOUR = 3600
 

@@ -1,3 +1,4 @@
+import os
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.domain.errors import SessionStoppedError
 from agent.domain.session import Session
 from agent.kernel.disks import Shortage
 from agent.state import retention
@@ -158,6 +160,28 @@ async def test_f26_a_jump_of_the_wall_clock_neither_removes_nor_keeps_anything(
             await _goes_in_its_time(agent, internal_id)
 
 
+async def test_f26_after_a_boot_a_wrong_clock_removes_nothing(host: Host) -> None:
+    async with host() as agent:
+        internal_id = (await agent.ended()).internal_id
+        damaged = agent.records.directory(an_id())
+        damaged.mkdir()
+        await Tombstones(agent.records, agent.clock).bury(stopped := an_id())
+        os.utime(damaged, (host.clock.time(),) * 2)
+    host.clock.reboot()
+    host.clock.synchronised = False
+    host.clock.jump(YEAR)
+    async with host() as agent:
+        assert len(agent.directories()) == 2
+        assert len(list(agent.records.tombstones_dir.iterdir())) == 1
+        with pytest.raises(SessionStoppedError):
+            await agent.sessions.start(stopped, a_spec())
+        assert not agent.now(internal_id).container_removed
+        host.clock.jump(-YEAR)
+        host.clock.synchronised = True
+        damaged.rmdir()
+        await _goes_in_its_time(agent, internal_id)
+
+
 async def _goes_in_its_time(agent: Agent, internal_id: str) -> None:
     own = agent.runtime.agent_id
     await agent.pass_over(after=4 * HOUR - 1)
@@ -187,14 +211,29 @@ async def test_number_of_tombstones_is_limited(agent: Agent) -> None:
     assert [each in again for each in made] == [False, True, True]
 
 
-@pytest.mark.parametrize("jump", [HOUR, -HOUR])
-async def test_tombstones_last_an_hour(agent: Agent, jump: float) -> None:
+@pytest.mark.parametrize("jump", [YEAR, -YEAR])
+async def test_tombstones_last_an_hour_whatever_the_wall_clock_shows(
+    agent: Agent, jump: float
+) -> None:
     tombstones = Tombstones(agent.records, agent.clock)
     await tombstones.bury("young")
-    agent.clock.jump(jump - 1 if jump > 0 else jump + 1)
+    agent.clock.jump(jump)
+    await agent.clock.advance(HOUR - 1)
     assert "young" in tombstones
-    agent.clock.jump(1 if jump > 0 else -1)
+    await agent.clock.advance(1)
     assert "young" not in tombstones
-    again = Tombstones(agent.records, agent.clock)
-    await again.load()
-    assert not list(agent.records.tombstones_dir.iterdir())
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+async def test_tombstones_of_an_earlier_run_last_an_hour_by_the_wall_clock(
+    agent: Agent, jump: float
+) -> None:
+    await Tombstones(agent.records, agent.clock).bury("young")
+    for seconds, kept in ((jump - jump / HOUR, True), (jump / HOUR, False)):
+        agent.clock.jump(seconds)
+        again = Tombstones(agent.records, agent.clock)
+        await again.load()
+        assert ("young" in again, bool(list(agent.records.tombstones_dir.iterdir()))) == (
+            kept,
+            kept,
+        )

@@ -86,7 +86,7 @@ endif
 soak: ## the soak of test-faults, longer or shorter; HOURS=24 or MINUTES=3; SEED=...
 	@$(MAKE) test-faults PART=soak AGAIN=1
 
-test-host: everything ## install on a whole Debian 13 in QEMU, and cut its power; docs/evidence.md
+test-host: everything ## install on a whole Debian 13 in QEMU, and let it have faults; docs/evidence.md
 	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \
 	  tests/host $(PYTEST_ARGS)
 

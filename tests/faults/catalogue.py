@@ -9,8 +9,8 @@ FAULTS: Mapping[int, str] = {
     4: "SIGKILL of the agent again and again while a game crashes and is restarted",
     5: "SIGTERM of the agent, and a newer version on the state of an older one",
     6: "the agent's records are lost, damaged, or outdated",
-    7: "SIGKILL of dockerd with live-restore, players connected",
-    8: "SIGKILL of dockerd without live-restore",
+    7: "SIGKILL or restart of dockerd with live-restore, players connected",
+    8: "SIGKILL or restart of dockerd without live-restore",
     9: "dockerd hangs while a lifetime ends",
     10: "engine calls for one container hang",
     11: "a game dies with its shim or while containerd is down, and the engine does not notice",
@@ -56,6 +56,8 @@ FAULTS: Mapping[int, str] = {
     51: "SIGKILL of the control plane during a stop; a stop that is marked during a start",
     52: "SIGKILL of the control plane, or a read, between a commit and the copy in memory",
     53: "random starts, claims, stops and SIGKILLs of all programs over a long time",
+    54: "memory is exhausted, within a session or on the host",
+    55: "both programs are upgraded, set back, removed and installed again",
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}

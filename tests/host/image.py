@@ -17,6 +17,7 @@ _GUEST_PACKAGES = (
     "kmod",
     "linux-image-cloud-amd64",
     "qemu-guest-agent",
+    "systemd-timesyncd",
     "udev",
 )
 _QEMU_PACKAGES = ("qemu-system-x86",)
@@ -32,6 +33,8 @@ _FILES = {
     "var/.updated": "",
     # A journal that survives power cuts.
     "etc/systemd/journald.conf.d/test.conf": "[Journal]\nStorage=persistent\n",
+    # As told by DHCP or by its operator.
+    "etc/systemd/timesyncd.conf.d/test.conf": "[Time]\nNTP=time.example\n",
     # It would log each question whether a command has ended.
     "etc/systemd/system/qemu-guest-agent.service.d/test.conf": (
         "[Service]\nLogLevelMax=warning\n"

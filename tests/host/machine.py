@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -58,14 +58,13 @@ class Machine(System):
         self._disk.launch([*_ENDS_WITH_US, *server], self._nbd.exists)
         self.power_on()
 
-    def power_on(self) -> float:
-        """Boot and return the seconds until everything was started."""
-        begin = time.monotonic()
+    def power_on(self, clock: datetime | None = None) -> None:
+        """Boot until everything was started. `clock`: what its hardware clock shows, in UTC."""
         self._guest.unlink(missing_ok=True)
-        self._qemu.launch(self._command(), self._guest.exists)
+        shown = "utc" if clock is None else clock.strftime("%Y-%m-%dT%H:%M:%S")
+        self._qemu.launch(self._command(shown), self._guest.exists)
         self._agent = GuestAgent(self._guest)
         self._until_up()
-        return time.monotonic() - begin
 
     def cut_power(self) -> None:
         """Kill QEMU: what the system did not flush to its disk is lost."""
@@ -74,11 +73,11 @@ class Machine(System):
         self._agent.close()
         self._agent = None
 
-    def reboot(self) -> float:
-        """Have systemd reboot; return the seconds until everything was started again."""
-        begin = time.monotonic()
+    def reboot(self) -> None:
+        """Have systemd reboot until everything was started again."""
         before = self._boot_id()
-        self.run("systemctl", "--no-block", "reboot")
+        with contextlib.suppress(GuestGoneError):  # Its agent may end first
+            self.run("systemctl", "--no-block", "reboot")
 
         def is_another() -> bool:
             with contextlib.suppress(subprocess.TimeoutExpired, GuestGoneError):
@@ -87,7 +86,6 @@ class Machine(System):
 
         eventually(is_another, "it boots again", patience=_BOOT_TIMEOUT)
         self._until_up()
-        return time.monotonic() - begin
 
     def _run(
         self, command: Sequence[str], given: bytes, timeout: float
@@ -118,7 +116,7 @@ class Machine(System):
     def _guest(self) -> Path:
         return self.folder / "guest.sock"
 
-    def _command(self) -> list[str]:
+    def _command(self, clock: str) -> list[str]:
         kernel = _KERNEL.format(**vars(self.network))
         modules = self._image.qemu / "usr/lib/x86_64-linux-gnu/qemu"
         return [
@@ -128,7 +126,7 @@ class Machine(System):
             *("-L", str(self._image.qemu / "usr/share/seabios")),
             # /dev/kvm may be there and hang.
             *("-accel", "tcg", "-machine", "q35", "-cpu", "max,la57=off"),
-            *("-smp", "2", "-m", str(_MEMORY), "-rtc", "base=utc"),
+            *("-smp", "2", "-m", str(_MEMORY), "-rtc", f"base={clock}"),
             *("-nodefaults", "-display", "none", "-serial", "stdio"),
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initrd)),
             *("-append", kernel),

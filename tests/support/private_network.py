@@ -1,9 +1,13 @@
 """A private network namespace, connected with the test's by a veth pair."""
 
+from __future__ import annotations
+
 import contextlib
 import random
 import subprocess
+from collections.abc import Iterator
 from ipaddress import IPv4Network
+from pathlib import Path
 
 ADDRESSES = IPv4Network("198.18.0.0/15")
 """Addresses of the veth pairs, four each, from the range for benchmarks (RFC 2544)."""
@@ -109,6 +113,20 @@ class TapNetwork(Network):
         self._call(number)
         run("ip", "address", "add", f"{self.host_address}/30", "dev", self.name)
         run("ip", "link", "set", self.name, "up")
+
+    @contextlib.contextmanager
+    def joined(self, other: TapNetwork) -> Iterator[None]:
+        """Let the machines of both reach each other within the context."""
+        ways = [(self.name, other.name), (other.name, self.name)]
+        rules = [("FORWARD", "-i", begin, "-o", end, "-j", "ACCEPT") for begin, end in ways]
+        forward = Path("/proc/sys/net/ipv4/ip_forward")
+        with contextlib.ExitStack() as stack:
+            stack.callback(forward.write_text, forward.read_text())
+            forward.write_text("1")
+            for rule in rules:
+                run("iptables", "-w", "-I", *rule)
+                stack.callback(run, "iptables", "-w", "-D", *rule)
+            yield
 
     def remove(self) -> None:
         """Remove the interface. Idempotent."""

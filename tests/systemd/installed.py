@@ -71,13 +71,13 @@ class Installed(Served):
         listed = self.system.attempt("ps", "-C", "game", "-o", "pid=,lstart=").stdout
         return [line.strip() for line in listed.splitlines()]
 
-    def until_ready(self) -> None:
-        """Wait until the host is ready."""
+    def until_ready(self, name: str = HOST) -> None:
+        """Wait until a host is ready."""
 
         def is_ready() -> bool:
-            return bool(self.operate("agent", "show", HOST)["state"] == "ready")
+            return bool(self.operate("agent", "show", name)["state"] == "ready")
 
-        eventually(is_ready, "the host is ready", patience=self.patience)
+        eventually(is_ready, f"{name} is ready", patience=self.patience)
 
     @contextmanager
     def undisturbed(self, session_id: str) -> Iterator[SteadyPlayer]:

@@ -134,7 +134,7 @@ def test_agent_has_its_capabilities(host: Installed) -> None:
 
 ASK_AND_SET = """
 import time
-from agent.kernel.clock import kernel_is_synchronised
+from tiltyard.runtime.kernel_clock import kernel_is_synchronised
 kernel_is_synchronised()
 try:
     time.clock_settime(time.CLOCK_REALTIME, time.time())
@@ -143,14 +143,16 @@ except PermissionError:
 """
 
 
-def test_agent_can_read_but_not_set_the_clock(host: Installed) -> None:
-    unit = host.system.run("systemctl", "cat", AGENT)
+@pytest.mark.parametrize("unit", UNITS)
+def test_programs_can_read_but_not_set_the_clock(host: Installed, unit: str) -> None:
+    shown = host.system.run("systemctl", "cat", unit)
     bounds = (
         r"^((?:Ambient|Capability|NoNew|Protect|Private|Restrict|SystemCall|Lock|Memory)\w+=.*)$"
     )
-    properties = [f"--property={each}" for each in re.findall(bounds, unit, re.MULTILINE)]
-    run = ("systemd-run", "--quiet", "--wait", "--pipe", f"--uid={AGENT}", *properties)
-    output = host.system.run(*run, "/opt/tiltyard/agent/bin/python", "-c", ASK_AND_SET)
+    properties = [f"--property={each}" for each in re.findall(bounds, shown, re.MULTILINE)]
+    run = ("systemd-run", "--quiet", "--wait", "--pipe", f"--uid={unit}", *properties)
+    python = f"/opt/tiltyard/{program_of(unit)}/bin/python"
+    output = host.system.run(*run, python, "-c", ASK_AND_SET)
     assert output == "asked, not set\n"
 
 

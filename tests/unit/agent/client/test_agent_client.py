@@ -33,8 +33,7 @@ def test_rejects_ambiguous_or_incomplete_id(sessions: Any, given: str, message: 
 
 
 def test_selects_the_internal_id_or_the_live_or_newest_session_of_an_id() -> None:
-    evil = session("b", "aa", "evil")
-    assert choose([evil, ONE], "aa") == ONE
+    assert choose([session("b", "aa", "evil"), ONE], "aa") == ONE
     ended = [session("aa", "m1", live=False), session("bb", "m1", live=False)]
     assert choose(ended, "m1")["internal_id"] == "bb"
     assert choose([session("cc", "m1"), *ended], "m1")["internal_id"] == "cc"

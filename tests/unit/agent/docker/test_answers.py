@@ -21,10 +21,8 @@ NEVER = "0001-01-01T00:00:00Z"
 
 def test_times() -> None:
     times = [
-        (NEVER, None),
-        ("", None),
-        ("2001-09-09T01:46:40Z", 1e9),
-        ("2001-09-09T01:46:40.5Z", 1e9 + 0.5),
+        *((NEVER, None), ("", None)),
+        *(("2001-09-09T01:46:40Z", 1e9), ("2001-09-09T01:46:40.5Z", 1e9 + 0.5)),
         ("2001-09-09T03:46:40.250000000+02:00", 1e9 + 0.25),
     ]
     assert [(text, answers.engine_time(text)) for text, _ in times] == times
@@ -33,8 +31,7 @@ def test_times() -> None:
 def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
     again = inspected(Status="running", Pid=42, FinishedAt="2026-11-21T04:01:06Z")
     found = answers.container_of(again, Process(42, 7))
-    assert found.status is ContainerStatus.RUNNING
-    assert found.exit_code is None
+    assert (found.status, found.exit_code) == (ContainerStatus.RUNNING, None)
 
 
 @pytest.mark.parametrize("status", ["exited", "dead", "removing"])
@@ -61,11 +58,8 @@ def test_parses_listing_entry() -> None:
 
 
 def test_references() -> None:
-    listed: list[dict[str, Any]] = [
-        {"RepoDigests": ["a@sha256:1", "<none>@<none>"], "Size": 7},
-        {"RepoDigests": None},
-        {},
-    ]
+    whole = {"RepoDigests": ["a@sha256:1", "<none>@<none>"], "Size": 7}
+    listed: list[dict[str, Any]] = [whole, {"RepoDigests": None}, {}]
     assert answers.references(listed) == {"a@sha256:1": 7}
 
 

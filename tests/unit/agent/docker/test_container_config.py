@@ -107,8 +107,7 @@ def test_the_host_network_publishes_nothing() -> None:
 
 def test_requests_gpus_by_id() -> None:
     request = {"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu"]]}
-    body = made(replace(SPEC, gpu_ids=("GPU-1", "GPU-2")))
-    assert body == golden(DeviceRequests=[request])
+    assert made(replace(SPEC, gpu_ids=("GPU-1", "GPU-2"))) == golden(DeviceRequests=[request])
 
 
 def test_omits_unknown_limit_of_open_files() -> None:
@@ -147,8 +146,7 @@ def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
     ("reserved", "limit", "sent"),
     [
         (256 * MEBIBYTE, 128 * MEBIBYTE, (128 * MEBIBYTE, 128 * MEBIBYTE)),
-        (0, 1, (6 * MEBIBYTE, 0)),
-        (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
+        *((0, 1, (6 * MEBIBYTE, 0)), (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE))),
     ],
 )
 def test_no_swap_and_capped_reservation(reserved: int, limit: int, sent: tuple[int, int]) -> None:

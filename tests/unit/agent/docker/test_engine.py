@@ -75,8 +75,7 @@ async def test_engine_error_is_raised_and_measured_once(script: ScriptedEngine, 
 async def test_hanging_engine_leaves_outcome_unknown(script: ScriptedEngine, call: str) -> None:
     what, ask = CHANGES[call]
     script.answer(what, script.hang)
-    hasty = Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)
-    async with an_engine(script, hasty) as engine:
+    async with an_engine(script, Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)) as engine:
         await engine.info()  # caches the facts
         with pytest.raises(errors.EngineTimeoutError) as error:
             await ask(engine)
@@ -86,8 +85,7 @@ async def test_hanging_engine_leaves_outcome_unknown(script: ScriptedEngine, cal
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_missing_socket_means_unavailable_engine(tmp_path: Path, call: str) -> None:
-    script = ScriptedEngine(tmp_path)
-    async with an_engine(script) as engine:
+    async with an_engine(ScriptedEngine(tmp_path)) as engine:
         with pytest.raises(errors.EngineUnavailableError, match="No such file"):
             await CALLS[call][1](engine)
 
@@ -146,8 +144,7 @@ async def test_cancelled_call_keeps_its_slot_until_it_ends(script: ScriptedEngin
 
 async def test_waiting_for_a_slot_has_a_deadline(script: ScriptedEngine) -> None:
     startable(script, "x")
-    timeouts = Timeouts(kill=0.1)
-    async with an_engine(script, timeouts) as engine:
+    async with an_engine(script, Timeouts(kill=0.1)) as engine:
         starting = asyncio.create_task(engine.start("x"))
         await script.arrived("POST /containers/x/start")
         with pytest.raises(errors.EngineTimeoutError):
@@ -270,10 +267,8 @@ def listed(container: str, state: str) -> dict[str, Any]:
 
 
 async def test_one_bad_container_does_not_hide_the_others(script: ScriptedEngine) -> None:
-    script.answer(
-        "GET /containers/json",
-        says([listed("bad", "running"), listed("gone", "exited"), listed("good", "exited")]),
-    )
+    all_three = [listed("bad", "running"), listed("gone", "exited"), listed("good", "exited")]
+    script.answer("GET /containers/json", says(all_three))
     script.answer("GET /containers/bad/json", refuses(500, "stuck"))
     script.answer("GET /containers/good/json", says(CREATED | {"Id": "good"}))
     found = {each.container: each for each in await script.client.list("agent-1")}

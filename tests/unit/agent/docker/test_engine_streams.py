@@ -159,12 +159,8 @@ async def test_converts_pull_failure_in_status_or_stream(
     script: ScriptedEngine, status: int, message: str, error: type[errors.AgentError]
 ) -> None:
     line = json.dumps({"errorDetail": {"message": message}, "error": message}).encode()
-    script.answer(
-        "POST /images/create",
-        streams(FIRST_PIECE["pull"], line + b"\r\n")
-        if status == 200
-        else refuses(status, message),
-    )
+    late = streams(FIRST_PIECE["pull"], line + b"\r\n")
+    script.answer("POST /images/create", late if status == 200 else refuses(status, message))
     with pytest.raises(error):
         await drained(script.client.pull(IMAGE))
 

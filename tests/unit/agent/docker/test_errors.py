@@ -56,8 +56,7 @@ def test_not_found_without_a_container_is_an_engine_error() -> None:
 
 def test_desired_state_is_detected_by_status() -> None:
     so = {("kill", 409), ("remove", 404), ("remove-image", 404)}
-    names = ("create", "start", "kill", "remove", "remove-image", "inspect", "logs")
-    for name in names:
+    for name in ("create", "start", "kill", "remove", "remove-image", "inspect", "logs"):
         for status in (400, 404, 409, 500):
             assert engine_errors.already_so(call(name), status) is ((name, status) in so)
 

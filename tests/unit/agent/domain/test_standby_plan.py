@@ -9,8 +9,7 @@ from tests.support.agent.samples import a_session
 
 
 def a_standby(pool: str = POOL, *, revision: int = 1, ready: bool = True, **more: Any) -> Session:
-    ready_time = 1.0 if ready else None
-    return a_session(standby=Standby(pool, revision), ready_time=ready_time, **more)
+    return a_session(standby=Standby(pool, revision), ready_time=1.0 if ready else None, **more)
 
 
 def at(revision: int, size: int) -> Any:
@@ -31,8 +30,7 @@ def test_missing_standbys_are_started_unless_the_host_is_drained() -> None:
 
 def test_emptiest_pool_is_filled_first() -> None:
     pools = [a_pool(4, spec_revision=1), a_pool(2, pool=OTHER, spec_revision=1)]
-    has = [a_standby(), a_standby()]
-    assert plan(pools, has).start == (OTHER, POOL, OTHER, POOL)
+    assert plan(pools, [a_standby(), a_standby()]).start == (OTHER, POOL, OTHER, POOL)
 
 
 def test_surplus_is_stopped_unready_first_then_youngest() -> None:
@@ -50,16 +48,14 @@ def test_older_standby_is_stopped_once_a_newer_is_ready() -> None:
     assert plan([at(2, 4)], older) == Plan(start=(POOL,))
     assert plan([at(2, 4)], [*older, coming]) == Plan()
     come = a_standby(revision=2)
-    found = plan([at(2, 4)], [*older, come])
-    assert found.stop == ids(older[0])
+    assert plan([at(2, 4)], [*older, come]).stop == ids(older[0])
     assert plan([at(2, 4)], [*older[1:], come]).start == (POOL,)
 
 
 def test_older_standbys_are_stopped_unready_first_then_oldest_spec() -> None:
     third, first = a_standby(revision=3), a_standby(revision=1)
     coming = a_standby(revision=2, ready=False)
-    newest = a_standby(revision=4)
-    has = [third, first, coming, newest]
+    has = [third, first, coming, a_standby(revision=4)]
     assert plan([at(4, 3)], has).stop == ids(coming)
     assert plan([at(4, 2)], has).stop == ids(coming, first)
 

@@ -38,8 +38,7 @@ def test_after_a_gap_only_the_rest_of_a_cut_line_is_skipped() -> None:
     begun = a_line(2, pieces=9)
     cursor = a_cursor([*lines(1), *begun[:3]])
     cursor.seek()
-    assert cursor.take(begun[6:] + lines(3)) == []
-    assert not cursor.found
+    assert (cursor.take(begun[6:] + lines(3)), cursor.found) == ([], False)
     cursor.jump()
     assert cursor.take(begun[6:] + lines(3)) == lines(3)
     cursor.seek()
@@ -76,15 +75,13 @@ def test_finds_position_in_first_unfinished_line() -> None:
     assert cursor.take(line) == line[2:]
     cursor = a_cursor(line[:2])
     cursor.seek()
-    assert cursor.take(lines(7)) == []
-    assert not cursor.found
+    assert (cursor.take(lines(7)), cursor.found) == ([], False)
 
 
 def test_gives_up_on_stream_that_does_not_begin_with_the_log() -> None:
     cursor = a_cursor(lines(1, 2))
     cursor.seek(from_first=True)
-    assert cursor.take(lines(3, 4)) == []
-    assert cursor.over
+    assert (cursor.take(lines(3, 4)), cursor.over) == ([], True)
     cursor.seek(from_first=True)
     assert cursor.take(lines(1, 2, 3)) == lines(3)
 
@@ -92,8 +89,7 @@ def test_gives_up_on_stream_that_does_not_begin_with_the_log() -> None:
 def test_gives_up_on_whole_log_that_begins_after_the_position() -> None:
     cursor = a_cursor(lines(1, 2))
     cursor.seek(whole=True)
-    assert cursor.take(lines(3)) == []
-    assert cursor.over
+    assert (cursor.take(lines(3)), cursor.over) == ([], True)
     cursor.seek(whole=True)
     assert cursor.take(lines(0, 2, 3)) == lines(3)  # the clock was set back
     cursor.seek(whole=True)

@@ -45,8 +45,7 @@ async def test_port_is_bound_if_players_can_reach_it(
     bindings: Bindings, me: Process, address: str, protocol: Protocol, mode: NetworkMode
 ) -> None:
     with bound(protocol, address) as port:
-        found = await bindings.all_bound(me, mode, ports(protocol, port))
-        assert found is ADDRESSES[address]
+        assert await bindings.all_bound(me, mode, ports(protocol, port)) is ADDRESSES[address]
     assert not await bindings.all_bound(me, mode, ports(protocol, port))
 
 

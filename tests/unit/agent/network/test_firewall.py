@@ -119,8 +119,7 @@ def without_marks(chain: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize(("version", "golden"), [(4, GOLDEN_4), (6, GOLDEN_6)])
 def test_rules_match_golden_file(version: int, golden: dict[str, list[str]]) -> None:
-    made = rules(PLAN, version)
-    assert {chain: without_marks(ours) for chain, ours in made.items()} == golden
+    assert {chain: without_marks(ours) for chain, ours in rules(PLAN, version).items()} == golden
 
 
 def test_each_bridge_has_the_rules() -> None:
@@ -215,15 +214,12 @@ def test_apply_and_remove_work_from_any_state(table: Filters) -> None:
 
     wanted = rules(PLAN, 4)
     made = restored(table, to_apply(table, wanted))
-    assert problems(made, wanted) == []
-    assert to_apply(made, wanted) == ""
-    assert of_others(made) == of_others(table)
-    assert restored(made, to_apply(made, {})) == of_others(table)
+    assert (problems(made, wanted), to_apply(made, wanted)) == ([], "")
+    assert of_others(made) == of_others(table) == restored(made, to_apply(made, {}))
 
 
 def test_reads_dnat_ports() -> None:
-    nat = firewall_rules.tables(DOCKER)["nat"]
-    found = firewall_rules.led_ports(nat)
+    found = firewall_rules.led_ports(firewall_rules.tables(DOCKER)["nat"])
     assert found == frozenset({(Protocol.UDP, 20001), (Protocol.TCP, 20002)})
     assert firewall_rules.led_ports({}) is None
 
@@ -243,8 +239,7 @@ def test_rejects_malformed_service(text: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"firewall_bridges": ["docker0\n-A INPUT"]},
-        {"firewall_blocked": ["10.0.0.1/8"]},
+        *({"firewall_bridges": ["docker0\n-A INPUT"]}, {"firewall_blocked": ["10.0.0.1/8"]}),
         {"firewall_allowed": ["53/udp"]},
     ],
 )

@@ -84,8 +84,7 @@ async def test_repeated_claim_returns_the_session(agent: Agent) -> None:
     standby = await a_standby(agent)
     first = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
     for again in (False, True):
-        request = a_claim(ttl=900.0, again=again)
-        found = await agent.warm_pools.claim(standby.internal_id, request)
+        found = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=900.0, again=again))
         assert found.deadline == first.deadline
     await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
     assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).state.ended
@@ -193,8 +192,7 @@ async def test_f49_agent_killed_at_any_step_of_a_claim(host: Host, step: str) ->
     """A repeated claim succeeds and the game is notified."""
     async with host() as agent:
         standby = await a_standby(agent, claim_signal="SIGUSR1")
-        claim = await agent.held_at(step, claiming(agent, standby, a_claim(ttl=600.0)))
-        claim.cancel()
+        (await agent.held_at(step, claiming(agent, standby, a_claim(ttl=600.0)))).cancel()
     await host.clock.advance(60)
     async with host() as agent:
         await until_idle()
@@ -283,8 +281,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
                 await agent.warm_pools.claim(standby.internal_id, a_claim("m2"))
             await ordered(agent, a_pool(0, revision=agent.warm_pools.pools[0].revision + 1))
             assert agent.now(standby.internal_id).state is State.RUNNING
-            revision = agent.warm_pools.pools[0].revision + 1
-            await ordered(agent, a_pool(1, revision=revision))
+            await ordered(agent, a_pool(1, revision=agent.warm_pools.pools[0].revision + 1))
     async with host() as agent:
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
         assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)

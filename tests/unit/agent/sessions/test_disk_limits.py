@@ -22,8 +22,7 @@ async def watched(agent: Agent, limit: int = HOSTS_LIMIT) -> AsyncIterator[None]
     """Measure containers in the background; `limit` is the host's default."""
     settings = agent.runtime.settings.model_copy(update={"session_disk": limit // MEBIBYTE})
     runtime = replace(agent.runtime, settings=settings)
-    limits = DiskLimits(runtime, agent.reservations.disks, agent.sessions)
-    async with running(limits.run()):
+    async with running(DiskLimits(runtime, agent.reservations.disks, agent.sessions).run()):
         await until_idle()
         yield
 
@@ -45,11 +44,8 @@ def looks(agent: Agent) -> list[str]:
 async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> None:
     own = await started(agent, LIMIT + 1, limit=LIMIT)
     default = await started(agent, HOSTS_LIMIT + 1)
-    spared = [
-        await started(agent, LIMIT, limit=LIMIT),
-        await started(agent, HOSTS_LIMIT),
-        await started(agent, 10 * HOSTS_LIMIT, limit=20 * HOSTS_LIMIT),
-    ]
+    spared = [await started(agent, LIMIT, limit=LIMIT), await started(agent, HOSTS_LIMIT)]
+    spared.append(await started(agent, 10 * HOSTS_LIMIT, limit=20 * HOSTS_LIMIT))
     async with watched(agent):
         await agent.clock.advance(2 * LOOK_SECONDS)
     for internal_id in (own, default):
@@ -105,9 +101,7 @@ async def test_many_containers_are_measured_less_often(agent: Agent) -> None:
 async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> None:
     free = {"docker": 1000 * HOSTS_LIMIT}
     disks = Disks(
-        HOSTS_LIMIT,
-        Path("/state"),
-        lambda path, _: Disk(path, free.get(path.name, 0), HOSTS_LIMIT),
+        HOSTS_LIMIT, Path("/state"), lambda at, _: Disk(at, free.get(at.name, 0), HOSTS_LIMIT)
     )
     disks.watch("/docker")
     async with host(disks=disks) as agent, watched(agent):

@@ -185,8 +185,7 @@ async def test_unsaved_record_is_written_once_there_is_space(agent: Agent) -> No
 async def test_unsaved_record_is_not_rewritten_during_sealing(agent: Agent) -> None:
     """Otherwise an older change would replace a newer one."""
     session = await agent.sessions.start(an_id(), a_spec())
-    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.held_at("log.sealed", stop)
+    await agent.held_at("log.sealed", agent.sessions.stop(session.internal_id, EndReason.STOPPED))
     agent.records.unrecorded.add(session.internal_id)
     late = held_before(agent.records, "save", lambda changed: not changed.log_sealed)
     await agent.reconciler.pass_once()
@@ -258,8 +257,7 @@ async def test_log_without_space_replaces_older_logs(host: Host, full_while: Ful
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await host.clock.advance(1)
-        assert _logs(agent) == {oldest}
-        assert disks.warnings == ()
+        assert (_logs(agent), disks.warnings) == ({oldest}, ())
         await agent.pass_over()
         await host.clock.advance(RETRY_LONGEST_SECONDS)
         assert _logs(agent) == {session.internal_id}
@@ -325,8 +323,7 @@ async def test_logs_without_space_are_retried_one_at_a_time(
 
 
 async def test_unknown_disk_state_refuses_nothing(host: Host) -> None:
-    disks = Disks(RESERVE, host.folder / "none")
-    async with host(disks=disks) as agent:
+    async with host(disks=Disks(RESERVE, host.folder / "none")) as agent:
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 
@@ -347,8 +344,7 @@ async def _ended(agent: Agent, output: bytes = b"") -> str:
 def _logs(agent: Agent) -> set[str]:
     """Sessions with a sealed log."""
     said = {each.internal_id for each in agent.sessions.all() if each.log_sealed}
-    there = {each for each in agent.directories() if agent.records.log_path(each).exists()}
-    assert said <= there
+    assert said <= {each for each in agent.directories() if agent.records.log_path(each).exists()}
     return said
 
 

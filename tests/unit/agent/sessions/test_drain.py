@@ -66,8 +66,7 @@ async def test_deadline_passes_while_the_agent_is_down_and_the_clock_jumps(host:
     await host.clock.advance(60)
     async with host() as agent, agent.timed():
         await host.clock.advance(1)
-        life = await agent.reached(session.internal_id)
-        assert life.session.end_reason is EndReason.DRAIN
+        assert (await agent.reached(session.internal_id)).session.end_reason is EndReason.DRAIN
 
 
 async def test_session_found_after_the_deadline_is_stopped(host: Host) -> None:
@@ -106,8 +105,7 @@ async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None
     assert await drained(3600.0) == (600.0, 2)
     await open_again()
     endless = await agent.sessions.start(an_id(), a_spec())
-    assert await drained() == (None, 3)
-    assert await drained(3600.0) == (3600.0, 3)
+    assert [await drained(each) for each in (None, 3600.0)] == [(None, 3), (3600.0, 3)]
     await agent.sessions.stop(endless.internal_id, EndReason.STOPPED)
     assert await drained() == (600.0, 2)
 
@@ -141,10 +139,8 @@ async def test_unreadable_order_drains_nothing(host: Host) -> None:
 async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None:
     for first in range(1, 40, 2):
         async with host() as agent:
-            orders = [
-                agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
-                agent.sessions.set_drain(DrainOrder(first, draining=True)),
-            ]
+            given = (DrainOrder(first + 1, draining=False), DrainOrder(first, draining=True))
+            orders = [agent.sessions.set_drain(each) for each in given]
             await asyncio.gather(*orders, return_exceptions=True)
             now = agent.reservations.drain.now
             assert (now.revision, now.draining) == (first + 1, False)
@@ -178,10 +174,8 @@ async def test_later_of_both_clocks_counts_after_a_reboot(host: Host, skew: int)
 @pytest.mark.parametrize(
     ("field", "seconds"),
     [
-        ("remaining", -1),
-        ("remaining", 101 * 8760 * HOUR),
-        ("deadline_time", -1),
-        ("deadline_time", 2**62),
+        *(("remaining", -1), ("remaining", 101 * 8760 * HOUR)),
+        *(("deadline_time", -1), ("deadline_time", 2**62)),
     ],
 )
 def test_rejects_deadline_out_of_range(field: str, seconds: int) -> None:

@@ -52,8 +52,7 @@ async def test_restart_succeeds_after_refusals(agent: Agent, refusal: errors.Age
     for round_number in (1, 2):  # a success resets the count
         agent.engine.fail_next("start", refusal, times=restarts.TRIES - 1)
         life = await agent.fail(session, then=30)
-        assert life.session.state is State.RUNNING
-        assert life.session.restart_count == round_number
+        assert (life.session.state, life.session.restart_count) == (State.RUNNING, round_number)
         assert life.session.ports == session.ports
 
 

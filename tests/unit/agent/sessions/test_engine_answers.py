@@ -44,8 +44,7 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
     assert session.state is State.RUNNING
     assert (agent.engine.count("create"), agent.engine.count("start")) == (1, 1)
     await _assert_alone(agent, session)
-    again = await agent.sessions.start(session.internal_id, a_spec())
-    assert _named(again) == _named(session)
+    assert _named(await agent.sessions.start(session.internal_id, a_spec())) == _named(session)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
     await assert_nothing_is_left(agent)
 

@@ -212,8 +212,7 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         with pytest.raises(errors.SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
-        assert agent.directories() == []
-        assert await host.engine.list(agent.runtime.agent_id) == []
+        assert (agent.directories(), await host.engine.list(agent.runtime.agent_id)) == ([], [])
 
 
 async def test_directories_without_a_record_expire_like_logs(host: Host) -> None:

@@ -18,8 +18,7 @@ async def test_running_session_is_adopted_unchanged(host: Host) -> None:
         agent_id = agent.runtime.agent_id
     async with host() as agent:
         assert agent.runtime.agent_id == agent_id
-        after = agent.now(before.internal_id)
-        assert after.with_changes(sequence=before.sequence) == before
+        assert agent.now(before.internal_id).with_changes(sequence=before.sequence) == before
         assert agent.reservations.capacity.reserved == before.spec.reservation
         assert before.deadline is not None
         assert agent.runtime.deadlines.next_due() == before.deadline.boottime
@@ -46,8 +45,7 @@ async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, ste
             assert found == []
             assert agent.nothing_is_held()
             assert agent.directories() == []
-        again = await agent.sessions.start(internal_id, a_spec(ttl=60.0))
-        assert again.state is State.RUNNING
+        assert (await agent.sessions.start(internal_id, a_spec(ttl=60.0))).state is State.RUNNING
         assert len(await host.engine.list(agent.runtime.agent_id)) == 1
 
 
@@ -181,8 +179,7 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
     host.engine.end(ended.container, 7)
     async with host() as agent:
         life = await agent.reached(lost.internal_id, State.RUNNING)
-        assert life.session.ports == lost.ports
-        assert life.session.process == lost.process
+        assert (life.session.ports, life.session.process) == (lost.ports, lost.process)
         assert life.session.spec.identity == lost.spec.identity
         assert life.session.deadline == lost.deadline
         assert (await until_sealed(agent, ended.internal_id)).session.exit_code == 7
@@ -214,8 +211,7 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
         life = await agent.reached(internal_id, State.RUNNING)
         assert (life.session.process, life.session.ports) == (now_running, started.ports)
         assert len(await host.engine.list(agent.runtime.agent_id)) == 1
-        stopped = await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        assert stopped.state is State.EXITED
+        assert (await agent.sessions.stop(internal_id, EndReason.STOPPED)).state is State.EXITED
         assert agent.nothing_is_held()
 
 

@@ -12,8 +12,7 @@ from tiltyard.contract import EndReason, State
 
 
 async def _fail_and_restart(agent: Agent, session: Session) -> None:
-    life = await agent.fail(session)
-    await agent.clock.advance(life.session.restart_delay)
+    await agent.clock.advance((await agent.fail(session)).session.restart_delay)
     await agent.reached(session.internal_id, State.RUNNING)
 
 
@@ -26,8 +25,7 @@ def test_delay_begins_at_the_end_of_the_run() -> None:
         (1, 0, 1),
         (8, -3600, 8),  # the wall clock was set back
     ]
-    found = [(*each, restarts.remaining_delay(*each)) for *each, _ in delays]
-    assert found == delays
+    assert [(*each, restarts.remaining_delay(*each)) for *each, _ in delays] == delays
 
 
 async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(host: Host) -> None:

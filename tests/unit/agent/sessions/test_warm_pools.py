@@ -49,8 +49,7 @@ async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host)
     async with host(max_sessions=3) as agent, kept_full(agent, a_pool(3)):
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
         await host.clock.advance(5)
-        assert pools.revisions(agent) == [2, 2, 2]
-        assert agent.warm_pools.warnings == ()
+        assert (pools.revisions(agent), agent.warm_pools.warnings) == ([2, 2, 2], ())
 
 
 async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
@@ -151,8 +150,7 @@ async def test_standby_refused_by_the_engine_is_retried(agent: Agent) -> None:
 
 
 async def test_pool_refused_by_the_policy_is_reported_once(host: Host) -> None:
-    policy = Policy(max_cpu=0.5)
-    async with host(policy=policy) as agent, kept_full(agent, a_pool(1)):
+    async with host(policy=Policy(max_cpu=0.5)) as agent, kept_full(agent, a_pool(1)):
         sequence = agent.runtime.feed.sequence
         await host.clock.advance(60)
         assert "this host's policy has max_cpu = 0.5" in agent.warm_pools.warnings[0]
@@ -189,8 +187,7 @@ async def test_pools_survive_a_restart(host: Host) -> None:
     async with host() as agent, kept_full(agent, order):
         before = [each.internal_id for each in ready(agent)]
         asked = agent.warm_pools.pools
-        path = agent.records.pools_dir / f"{POOL}.json"
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE((agent.records.pools_dir / f"{POOL}.json").stat().st_mode) == 0o600
     async with host() as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
         assert [each.internal_id for each in ready(agent)] == before

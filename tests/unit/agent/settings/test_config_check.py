@@ -25,8 +25,7 @@ def reported(path: Path, text: str) -> list[str]:
     """The keys of which `config check` reports a mistake."""
     path.write_text(f'public_address = "127.0.0.1"\n{text}')
     result = run(path, "config", "check", MAX_SESION="7")
-    assert result.exit_code == EXIT_CONFIG
-    assert result.stdout == ""
+    assert (result.exit_code, result.stdout) == (EXIT_CONFIG, "")
     first, *others = result.stderr.splitlines()
     hint = "did you mean TILTYARD_AGENT_MAX_SESSIONS?"
     assert first == f"TILTYARD_AGENT_MAX_SESION: unknown variable; {hint}"
@@ -81,8 +80,7 @@ ADDRESS = {"TILTYARD_AGENT_PUBLIC_ADDRESS": "192.0.2.1"}
 def test_all_settings_but_the_address_have_defaults(path: Path) -> None:
     path.write_text(BASE)
     config = load_config(path, {})
-    assert config.ports() == (20000, 30000)
-    assert config.env_prefixes == ("TILTYARD",)
+    assert (config.ports(), config.env_prefixes) == ((20000, 30000), ("TILTYARD",))
     assert config.pinged() == ("192.0.2.1",)
     other = load_config(None, {"TILTYARD_AGENT_LATENCY_ADDRESSES": "192.0.2.9", **ADDRESS})
     assert other.pinged() == ("192.0.2.9",)

@@ -86,11 +86,8 @@ async def test_directories_are_private_except_the_public_one(records: Records) -
     await records.create(session, Drain(1, True, Deadline(1.5, "boot", 2.75)))
     directory = records.directory(session.internal_id)
     public = records.public_dir(session.internal_id)
-    modes = {
-        path: stat.S_IMODE(path.stat().st_mode)
-        for path in (directory.parent, directory, directory / "record.json", public)
-    }
-    assert list(modes.values()) == [0o700, 0o700, 0o600, 0o755]
+    paths = (directory.parent, directory, directory / "record.json", public)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o700, 0o600, 0o755]
     assert stat.S_IMODE((public / "session.json").stat().st_mode) == 0o644
     assert json.loads((public / "session.json").read_text()) == {
         "format": 1,

@@ -14,10 +14,9 @@ from tiltyard.runtime.clock import SystemClock
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = Store(tmp_path / "controlplane.db")
     await store.open()
-    for sql in (
-        "INSERT INTO account(name, created_ms) VALUES ('alice', 1000)",
-        "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h'), ('g', 'unix:/g')",
-    ):
+    account = "INSERT INTO account(name, created_ms) VALUES ('alice', 1000)"
+    hosts = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h'), ('g', 'unix:/g')"
+    for sql in (account, hosts):
         await store.run(Database.execute, sql)
     yield store
     await store.close()

@@ -47,10 +47,8 @@ def test_shared_strings_are_interned() -> None:
     assert one.host is other.host
     assert one.reservation is other.reservation
     assert one.identity.application is other.identity.application
-    for mine, its in (
-        (one.identity.labels, other.identity.labels),
-        (one.injected_env, other.injected_env),
-    ):
+    mappings = ((each.identity.labels, each.injected_env) for each in (one, other))
+    for mine, its in zip(*mappings, strict=True):
         assert [*map(id, mine)] == [*map(id, its)]
 
 

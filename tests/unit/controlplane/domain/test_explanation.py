@@ -25,15 +25,11 @@ def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
         for name, used in (("a", 1), ("b", 3), ("c", 3), ("d", 0))
     }
     shown |= {"x": replace(VIEW, agent="x", starting=2), "w": Kind.CONNECTING, "y": Kind.NEWER}
-    for strategy, order in (
-        (Strategy.PACKED, [("b", 1), ("c", 1), ("a", 3), ("d", 4)]),
-        (Strategy.SPREAD, [("d", 1), ("a", 2), ("b", 3), ("c", 3)]),
-    ):
+    packed = [("b", 1), ("c", 1), ("a", 3), ("d", 4)]
+    spread = [("d", 1), ("a", 2), ("b", 3), ("c", 3)]
+    for strategy, order in ((Strategy.PACKED, packed), (Strategy.SPREAD, spread)):
         found = explain(shown, WANTED, strategy=strategy, max_age=5.0)
         ranks = [(c.agent, c.rank) for c in found]
         assert ranks == [*order, ("w", None), ("x", None), ("y", None)]
-        assert [c.obstacles for c in found[4:]] == [
-            (Obstacle(Kind.CONNECTING),),
-            (Obstacle(Kind.BUSY, 2, 2),),
-            (Obstacle(Kind.NEWER),),
-        ]
+        last = (Obstacle(Kind.CONNECTING), Obstacle(Kind.BUSY, 2, 2), Obstacle(Kind.NEWER))
+        assert [c.obstacles for c in found[4:]] == [(each,) for each in last]

@@ -106,7 +106,7 @@ def test_the_number_of_values_is_limited() -> None:
 
 
 def test_statuses() -> None:
-    statuses = [
+    for state, draining, responsive, status in [
         (State.CREATED, False, True, "created"),
         (State.RUNNING, False, True, "running"),
         (State.RUNNING, True, True, "draining"),
@@ -117,8 +117,7 @@ def test_statuses() -> None:
         (State.SHUTTINGDOWN, False, False, "server_unreachable"),
         (State.EXITED, True, False, "exited"),
         (State.DEAD, True, False, "dead"),
-    ]
-    for state, draining, responsive, status in statuses:
+    ]:
         assert shown_status(state, draining=draining, responsive=responsive) == status
 
 
@@ -132,15 +131,13 @@ def test_quotas() -> None:
         (Quota(nano_cpus=10), Usage(9, 11, 0), "cores"),
         (Quota(memory_bytes=10), Usage(9, 0, 11), "memory"),
     ]
-    found = [(quota, usage, exceeded_limit(quota, usage)) for quota, usage, _ in quotas]
-    assert found == quotas
+    assert [(quota, usage, exceeded_limit(quota, usage)) for quota, usage, _ in quotas] == quotas
 
 
 def test_a_start_rate_empties_and_refills() -> None:
     rate = StartRate(rate=2, burst=3)
     assert [rate.take("a", "eu", 0.0) for _ in range(4)] == [None, None, None, 1]
-    assert rate.take("b", "eu", 0.0) is None
-    assert rate.take("a", "us", 0.0) is None
+    assert [rate.take(*each, 0.0) for each in (("b", "eu"), ("a", "us"))] == [None, None]
     assert [rate.take("a", "eu", 1.0) for _ in range(3)] == [None, None, 1]
     assert [rate.take("a", "eu", 99.0) for _ in range(4)] == [None, None, None, 1]
 
@@ -149,8 +146,7 @@ def test_give_back_undoes_a_take() -> None:
     rate = StartRate(rate=1, burst=1)
     assert rate.take("a", "eu", now=0.0) is None
     rate.give_back("a", "eu")
-    assert rate.take("a", "eu", now=0.0) is None
-    assert rate.take("a", "eu", now=0.0) == 1
+    assert [rate.take("a", "eu", now=0.0) for _ in range(2)] == [None, 1]
 
 
 class _Account(str):

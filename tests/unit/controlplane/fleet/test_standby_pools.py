@@ -75,8 +75,7 @@ async def one_round(pools: list[WantedPool]) -> EmptyFleet:
     """Plan once, up to the pause that follows."""
     fleet = EmptyFleet(pools)
     part = cast("Any", fleet)
-    planner = StandbyPools(part, part, clock=part, random=Random(1))
-    async with running(planner.run()):
+    async with running(StandbyPools(part, part, clock=part, random=Random(1)).run()):
         await fleet.rests.wait()
     return fleet
 

@@ -50,15 +50,13 @@ def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Au
     issued = authority.sign_agent(a_request(key), ID, NOW)
     made = read(issued.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
-    assert made.public_key() == key.public_key()
-    assert made.subject.rfc4514_string() == f"CN={ID}"
+    assert (made.public_key(), made.subject.rfc4514_string()) == (key.public_key(), f"CN={ID}")
     uris, hosts = [f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"]
     assert described(made) == (uris, hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
     now = datetime.fromtimestamp(NOW, UTC)
     assert made.not_valid_after_utc == now + timedelta(days=30)
     assert now - timedelta(hours=1) < made.not_valid_before_utc < now
-    assert issued.expire == NOW + 30 * 24 * 3600
-    assert int(issued.serial, 16) == made.serial_number
+    assert (issued.expire, int(issued.serial, 16)) == (NOW + 30 * 24 * 3600, made.serial_number)
 
 
 def test_own_certificates_are_for_a_client_and_a_name_of_no_agent(authority: Authority) -> None:
@@ -102,12 +100,11 @@ def test_issued_certificates_pass_strict_verification(tmp_path: Path, *, again: 
         authority = Authority.from_pem(authority.to_pem())
     agent = authority.sign_agent(a_request(key), ID, now).certificate
     caller, listener = authority.caller(now), authority.listener(now)
-    shown = {
+    for name, text in {
         "agent": pem_of(key) + agent,
         "caller": caller.key + caller.certificate,
         "listener": listener.key + listener.certificate,
-    }
-    for name, text in shown.items():
+    }.items():
         (tmp_path / name).write_bytes(text)
     for served, host in (("agent", agent_host(ID)), ("listener", ENROLMENT_HOST)):
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -160,13 +157,11 @@ def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
 
 def test_certificate_is_due_before_its_life_and_after_two_thirds(authority: Authority) -> None:
     expire, due = NOW + 30 * 24 * 3600, NOW + 20 * 24 * 3600
-    assert not authority.is_due(expire, due - 1)
-    assert authority.is_due(expire, due)
+    assert [authority.is_due(expire, at) for at in (due - 1, due)] == [False, True]
     # Before it is valid, too: it was signed while the clock was ahead.
     made = authority.sign_agent(a_request(), ID, NOW)
     begin = read(made.certificate).not_valid_before_utc.timestamp()
-    assert authority.is_due(made.expire, begin - 1)
-    assert not authority.is_due(made.expire, begin)
+    assert [authority.is_due(made.expire, at) for at in (begin - 1, begin)] == [True, False]
 
 
 async def opened(path: Path, enrolled: int = 0) -> Issuer:
@@ -181,8 +176,7 @@ async def opened(path: Path, enrolled: int = 0) -> Issuer:
 async def test_authority_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "authority.pem"
     first = await opened(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
     assert [child.name for child in path.parent.iterdir()] == ["authority.pem"]
     assert (await opened(path)).authority.fingerprint == first.authority.fingerprint
 

@@ -49,8 +49,7 @@ def test_natural_order_of_versions() -> None:
         *("latest", "v", "v0", "v00.1", "v1.9", "v1.10", "v1.10-rc9", "v1.11"),
         *("v" + "9" * 100, "v-1"),
     ]
-    shuffled = random.Random(1).sample(ordered, len(ordered))
-    assert sorted(shuffled, key=natural_order) == ordered
+    assert sorted(random.Random(1).sample(ordered, len(ordered)), key=natural_order) == ordered
     assert all(natural_order(a) < natural_order(b) for a, b in pairwise(ordered))
     assert natural_order("v1.010") == natural_order("v01.10")
 

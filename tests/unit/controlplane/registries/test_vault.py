@@ -52,8 +52,7 @@ def test_key_is_created_on_first_use_in_a_private_file(path: Path) -> None:
     vault = loaded(path)
     assert not path.parent.exists()
     vault.seal(*WHOSE, PASSWORD)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
     assert list(path.parent.iterdir()) == [path]
     key = path.read_bytes()
     loaded(path).seal(*WHOSE, PASSWORD)

@@ -63,8 +63,7 @@ async def test_the_least_recently_used_are_dropped_beyond_the_budget(store: Stor
     assert descriptions.get(("alice", "0")) is not None
     with descriptions.looking(("alice", "3")) as keep:
         keep(description(content))
-    kept = [number for number in range(4) if descriptions.get(("alice", str(number)))]
-    assert kept == [0, 2, 3]
+    assert [number for number in range(4) if descriptions.get(("alice", str(number)))] == [0, 2, 3]
     with descriptions.looking(KEY) as keep:
         keep(description(content * 9))
     assert all(descriptions.get(("alice", str(number))) is None for number in range(4))

@@ -24,8 +24,7 @@ def run(path: Path, *command: str) -> Result:
 def test_check_serve_and_init_report_the_same_mistakes(path: Path) -> None:
     path.write_text("regoins = 1\nstart_burst = 0\n")
     checked = run(path, "config", "check")
-    assert checked.exit_code == EXIT_CONFIG
-    assert checked.stdout == ""
+    assert (checked.exit_code, checked.stdout) == (EXIT_CONFIG, "")
     keys = [line.split(": ")[1] for line in checked.stderr.splitlines()]
     assert keys == ["start_burst", "regoins"]
     for command in ("serve", "init"):

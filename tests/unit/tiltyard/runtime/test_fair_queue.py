@@ -34,9 +34,8 @@ def test_item_that_does_not_fit_keeps_its_position() -> None:
 
 def test_removed_item_is_not_served() -> None:
     queue = _queue("aab")
-    assert queue.remove("a", "a0")
-    assert not queue.remove("a", "a0")
-    assert not queue.remove("d", "a1")
+    asked = (("a", "a0"), ("a", "a0"), ("d", "a1"))
+    assert [queue.remove(*each) for each in asked] == [True, False, False]
     assert (list(queue), len(queue)) == (["a1", "b2"], 2)
 
 

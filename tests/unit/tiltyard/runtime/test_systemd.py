@@ -22,8 +22,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> None:
     clock = FakeClock()
-    notifier = Notifier(Supervision(manager.address, 10.0), clock.sleep)
-    async with running(notifier.beat()):
+    async with running(Notifier(Supervision(manager.address, 10.0), clock.sleep).beat()):
         reported = []
         for seconds in (0, 4.9, 0.1, 5):
             await clock.advance(seconds)
@@ -33,8 +32,7 @@ async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> No
 
 async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> None:
     serving, stopping = asyncio.Event(), asyncio.Event()
-    notifier = Notifier(Supervision(manager.address, 0.01))
-    async with running(notifier.follow(serving, stopping)):
+    async with running(Notifier(Supervision(manager.address, 0.01)).follow(serving, stopping)):
         await asyncio.sleep(0)
         assert manager.received() == []  # not ready yet
         serving.set()
@@ -49,8 +47,7 @@ async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> N
 async def test_sends_nothing_without_a_service_manager(caplog: pytest.LogCaptureFixture) -> None:
     serving = asyncio.Event()
     serving.set()
-    notifier = Notifier(Supervision())
-    await notifier.follow(serving, serving)  # returns: there is no watchdog
+    await Notifier(Supervision()).follow(serving, serving)  # returns: there is no watchdog
     assert caplog.text == ""
 
 

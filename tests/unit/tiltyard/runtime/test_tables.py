@@ -3,12 +3,8 @@ from tiltyard.runtime.tables import cores, sheet, size, table
 
 def test_formats_sizes_with_a_fitting_unit() -> None:
     sizes = [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1 KiB"),
-        (1536, "1.5 KiB"),
-        (2**30, "1 GiB"),
-        (5000 * 2**30, "5000 GiB"),
+        *((0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB")),
+        *((2**30, "1 GiB"), (5000 * 2**30, "5000 GiB")),
     ]
     assert [(count, size(count)) for count, _ in sizes] == sizes
 
@@ -18,10 +14,7 @@ def test_formats_cores_with_four_digits() -> None:
 
 
 def test_cells_are_single_lines_and_aligned() -> None:
-    assert table(("A", "BB"), [("1\n2", ""), ("x", "\x1b")]) == [
-        "A     BB",
-        r"1\n2  -",
-        r"x     \x1b",
-    ]
+    found = table(("A", "BB"), [("1\n2", ""), ("x", "\x1b")])
+    assert found == ["A     BB", r"1\n2  -", r"x     \x1b"]
     assert sheet([("a", "\r"), ("bcd", "")]) == [r"a    \r", "bcd  -"]
     assert sheet([]) == []

@@ -86,6 +86,5 @@ def test_a_query_is_read_or_every_bad_parameter_is_named(pairs: list[tuple[str, 
 
 @pytest.mark.parametrize(("keys", "fits"), [(MAX_KEYS, True), (MAX_KEYS + 1, False)])
 def test_a_deep_object_has_at_most_32_keys(keys: int, fits: bool) -> None:
-    pairs = [(f"filter[k{number}]", "v") for number in range(keys)]
-    read = _read(pairs)
+    read = _read([(f"filter[k{number}]", "v") for number in range(keys)])
     assert isinstance(read, SessionsQuery) if fits else read == {"filter"}

@@ -103,8 +103,7 @@ class Queues(RuleBasedStateMachine):
     @invariant()
     def usable_ready_ones_are_counted(self) -> None:
         usable = [agent for agent in self.ready.values() if agent not in self.useless]
-        found = self.standbys.ready_of(POOL, lambda agent: agent not in self.useless)
-        assert found == len(usable)
+        assert self.standbys.ready_of(POOL, lambda agent: agent not in self.useless) == len(usable)
 
     @invariant()
     def live_ones_are_counted(self) -> None:

@@ -80,8 +80,7 @@ def test_excessive_report_is_an_error_and_forgotten(link: HostState, flood: str)
         image = "i" * (state.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
         sessions = SessionsReported((replace(SESSION, internal_id=f"{number}"),))
         images = contract.ImagesReported((image,), first=False, last=False)
-        event = sessions if flood == "sessions" else images
-        link.apply(WatchMessage("life", 9, event), 1.0)
+        link.apply(WatchMessage("life", 9, sessions if flood == "sessions" else images), 1.0)
 
     for _ in range(2):  # the bound applies again from 0
         with pytest.raises(AgentExcessError, match="cannot follow the host: it reports more than"):

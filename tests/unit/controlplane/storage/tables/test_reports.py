@@ -53,10 +53,9 @@ async def test_later_start_wins_between_sessions_with_one_id(
     owed = "SELECT agent, internal_id FROM unanswered WHERE stopped_ms IS NULL"
     assert await rows(store, owed) == [("h", older.internal_id)]
     [(data,)] = await rows(store, "SELECT data FROM event WHERE kind='session.duplicate'")
-    assert json.loads(data) == {
-        "stopped": {"agent": "h", "internal_id": older.internal_id},
-        "kept": {"agent": "g", "internal_id": newer.internal_id},
-    }
+    stopped = {"agent": "h", "internal_id": older.internal_id}
+    kept = {"agent": "g", "internal_id": newer.internal_id}
+    assert json.loads(data) == {"stopped": stopped, "kept": kept}
 
 
 async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
@@ -133,14 +132,9 @@ async def test_account_of_a_session_comes_from_its_row(store: Store) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {},
-        {"state": State.RESTARTING},
-        {"host": "192.0.2.9"},
-        {"ports": ()},
+        *({}, {"state": State.RESTARTING}, {"host": "192.0.2.9"}, {"ports": ()}),
         {"injected_env": {"b": "2", "a": "1"}},
-        {"create_time": 7},
-        {"exit_code": 3},
-        {"detail": "it waits"},
+        *({"create_time": 7}, {"exit_code": 3}, {"detail": "it waits"}),
     ],
     ids="".join,
 )

@@ -89,8 +89,7 @@ def test_blocked_reader_does_not_prevent_exit() -> None:
 
 
 def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> logging.LogRecord:
-    message = Event(event=event, **more)
-    return logging.LogRecord("agent.x", level, "x.py", 1, message, (), None)
+    return logging.LogRecord("agent.x", level, "x.py", 1, Event(event=event, **more), (), None)
 
 
 def test_passes_a_burst_and_then_one_line_a_minute() -> None:

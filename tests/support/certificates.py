@@ -99,8 +99,7 @@ class Signer:
             x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
         ):
             builder = builder.add_extension(extension, critical=False)
-        signed = builder.sign(self._key, hashes.SHA256())
-        return signed.public_bytes(serialization.Encoding.PEM)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def trusting(authority: bytes) -> ssl.SSLContext:
@@ -116,8 +115,7 @@ def self_signed(
     """A party with a self-signed certificate."""
     key, subject = a_key(), _name("party")
     own = _builder(subject, subject, key.public_key(), timedelta(days=1))
-    signer = Signer(key, own.sign(key, hashes.SHA256()))
-    return signer.sign(use, uris, hosts, timedelta(1), key)
+    return Signer(key, own.sign(key, hashes.SHA256())).sign(use, uris, hosts, timedelta(1), key)
 
 
 def a_request(
@@ -128,8 +126,7 @@ def a_request(
     builder = builder.subject_name(_name(subject) if subject else x509.Name([]))
     for extension in extensions:
         builder = builder.add_extension(extension, critical=True)
-    signed = builder.sign(key or a_key(), hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM)
+    return builder.sign(key or a_key(), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def a_key() -> ec.EllipticCurvePrivateKey:

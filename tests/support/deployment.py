@@ -110,12 +110,10 @@ class Deployment:
                 stack.callback(self._remove_traces)
                 notes.append(self.agent.address)
             with step("control plane") as notes:
+                agents = [AgentSpec("local", self.agent.address)]
+                registries = {REGISTRY_NAME: self.registry.address}
                 self.control_plane = stack.enter_context(
-                    ControlPlaneProcess(
-                        [AgentSpec("local", self.agent.address)],
-                        {REGISTRY_NAME: self.registry.address},
-                        **self._settings,
-                    )
+                    ControlPlaneProcess(agents, registries, **self._settings)
                 )
                 stack.callback(self._end_sessions)
                 notes.append(self.control_plane.base_url)

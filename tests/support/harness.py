@@ -425,8 +425,7 @@ class ControlPlaneProcess(_Part):
         from controlplane.cli.server import initialise  # noqa: PLC0415 (few need it)
         from controlplane.settings.model import load_config  # noqa: PLC0415
 
-        config = load_config(self.config, {})
-        made = initialise(config, self.ACCOUNTS, new_operator_token=False)
+        made = initialise(load_config(self.config, {}), self.ACCOUNTS, new_operator_token=False)
         self.tokens, self.operator_token = made.accounts, made.operator_token or ""
 
     def _is_ready(self, begin: int) -> bool:

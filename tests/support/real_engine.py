@@ -76,9 +76,7 @@ def engine_unavailable() -> str:
 
 def _other_engine() -> str:
     """Return that the running engine is not the one in PATH; empty if it is."""
-    with closing(
-        docker.DockerClient(base_url=f"unix://{SOCKET}", timeout=_ANSWER_TIMEOUT)
-    ) as client:
+    with closing(docker.DockerClient(f"unix://{SOCKET}", timeout=_ANSWER_TIMEOUT)) as client:
         version = client.version()["Version"]
     wanted = subprocess.check_output(["dockerd", "--version"], text=True)
     if f" {version}," in wanted:
@@ -173,11 +171,8 @@ class DockerEngine:
 
     def _stop(self, note: dict[str, Any]) -> None:
         if note.get("systemd"):
-            subprocess.run(
-                ["systemctl", "stop", "docker.socket", "docker.service"],
-                check=True,
-                timeout=_STOP_TIMEOUT,
-            )
+            units = ["docker.socket", "docker.service"]
+            subprocess.run(["systemctl", "stop", *units], check=True, timeout=_STOP_TIMEOUT)
             return
         pid = note["pid"]
         if _started(pid) != note["started"]:

@@ -273,13 +273,8 @@ async def an_agent(
     try:
         yield agent
     finally:
-        for part in (
-            agent.reconciler,
-            agent.warm_pools,
-            agent.sessions,
-            agent.images,
-            agent.usage,
-        ):
+        parts = (agent.reconciler, agent.warm_pools, agent.sessions, agent.images, agent.usage)
+        for part in parts:
             await part.close()
         await tls_ports.stop()
         await records.close()
@@ -299,8 +294,7 @@ class Host:
 
 async def assert_nothing_is_left(agent: Agent) -> None:
     assert agent.nothing_is_held()
-    assert agent.directories() == []
-    assert agent.sessions.all() == []
+    assert (agent.directories(), agent.sessions.all()) == ([], [])
     assert await agent.engine.list(agent.runtime.agent_id) == []
 
 

@@ -29,9 +29,8 @@ def a_pool(size: int, *, revision: int = 1, pool: str = POOL, **changes: Any) ->
 
 
 def a_claim(session_id: str = "m1", **changes: Any) -> ClaimRequest:
-    identity = Identity(
-        "acme", session_id, "game", "v1", "local", {"mode": "duel"}, "x-2", ticket="ee"
-    )
+    fixed = ("game", "v1", "local", {"mode": "duel"}, "x-2")
+    identity = Identity("acme", session_id, *fixed, ticket="ee")
     return dataclasses.replace(ClaimRequest(identity, None, '{"map":"ü"}'), **changes)
 
 

@@ -43,9 +43,7 @@ def tar_of(entries: Iterable[Entry], *, end: bool = True) -> bytes:
 
 def tar_of_files(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
     """Write plain files, all with this mode."""
-    return tar_of(
-        Entry(name.encode(), content=content, mode=mode) for name, content in files.items()
-    )
+    return tar_of(Entry(name.encode(), content=data, mode=mode) for name, data in files.items())
 
 
 def read(data: bytes) -> list[Entry]:

@@ -28,8 +28,7 @@ class Tokens(System):
 
     async def token_again(self, agent: str) -> str:
         """Create a token with which an agent enrols again."""
-        answer = (await self.operate("POST", f"/agent/{agent}/token")).expect(201)
-        return str(answer.json["token"])
+        return str((await self.operate("POST", f"/agent/{agent}/token")).expect(201).json["token"])
 
     async def shown(self, name: str = "host-1") -> dict[str, Any]:
         """Return an agent as operators see it."""
@@ -66,8 +65,7 @@ class Enrolling(Tokens):
     async def enrol(self, token: str | None = None, **changes: Any) -> Answer:
         """Ask for a certificate as a host does."""
         text = (await self.token()) if token is None else token
-        body = {**BODY, "token": text, "request": a_request().decode(), **changes}
-        return await self.ask(body)
+        return await self.ask({**BODY, "token": text, "request": a_request().decode(), **changes})
 
     async def names(self) -> list[str]:
         return [str(agent["name"]) for agent in (await self.read("/operator/agent"))["agents"]]

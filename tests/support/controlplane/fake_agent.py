@@ -34,8 +34,7 @@ async def refuse(
     context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
 ) -> NoReturn:
     """Abort a call as an agent does, with the reason in the trailing metadata."""
-    code = GRPC_CODES[ErrorReason[reason]]
-    await context.abort(code, text, ((ERROR_REASON_KEY, reason),))
+    await context.abort(GRPC_CODES[ErrorReason[reason]], text, ((ERROR_REASON_KEY, reason),))
 
 
 def refusing(reason: str, text: str = "as scripted") -> Script:
@@ -206,8 +205,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     def end(self, internal_id: str, reason: int = agent_pb2.END_REASON_EXITED) -> None:
         """End a session and notify the watchers."""
-        session = self.sessions[internal_id]
-        session.end_time.GetCurrentTime()
+        self.sessions[internal_id].end_time.GetCurrentTime()
         self.change(internal_id, state=agent_pb2.STATE_EXITED, end_reason=reason, exit_code=0)
 
     def bind(self, internal_id: str) -> None:

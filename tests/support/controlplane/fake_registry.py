@@ -115,11 +115,9 @@ class FakeRegistry:
         size = min(self.page_size, asked)
         if not tags and not last:
             return web.Response(status=404)
-        headers = (
-            {"Link": self.link.format(last=tags[size - 1], n=request.query["n"])}
-            if len(tags) > size
-            else {}
-        )
+        headers = {}
+        if len(tags) > size:
+            headers["Link"] = self.link.format(last=tags[size - 1], n=request.query["n"])
         return web.json_response({"name": repository, "tags": tags[:size]}, headers=headers)
 
     async def _manifest(self, request: web.Request) -> web.Response:

@@ -70,11 +70,8 @@ def contents(state_dir: Path) -> dict[str, object]:
     """
     with tempfile.TemporaryDirectory() as folder:
         seen = Config(state_dir=Path(shutil.copytree(state_dir, Path(folder) / "copy")))
-        found: dict[str, object] = {
-            path.name: path.read_bytes()
-            for path in (seen.state_dir / name for name in KEYS)
-            if path.exists()
-        }
+        paths = [seen.state_dir / name for name in KEYS]
+        found: dict[str, object] = {at.name: at.read_bytes() for at in paths if at.exists()}
         assert rows(seen, "PRAGMA integrity_check") == [("ok",)]
         return found | {"accounts": rows(seen, "SELECT name FROM account")}
 

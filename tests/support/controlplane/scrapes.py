@@ -52,8 +52,7 @@ class Scraped(System):
 
     async def scrape(self) -> Scrape:
         """Read the metrics."""
-        url = f"{self.control_plane.metrics_url}/metrics"
-        async with self.http.get(url) as response:
+        async with self.http.get(f"{self.control_plane.metrics_url}/metrics") as response:
             text = await response.text()
             assert response.status == 200, text
             assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

@@ -226,8 +226,7 @@ class System(Parts):
 
     async def limit(self, **quota: float) -> None:
         """Give alice this quota."""
-        body = {"quota": quota}
-        (await self.call("PUT", "/operator/account/alice", json=body)).expect(204)
+        (await self.call("PUT", "/operator/account/alice", json={"quota": quota})).expect(204)
 
     @property
     def port(self) -> int:

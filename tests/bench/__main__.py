@@ -58,8 +58,7 @@ def main(only: str | None, effort: int, results: Path) -> None:
             found += PARTS[name](effort, steps)
         except StepFailedError:
             failed.append(name)
-    is_whole = effort == WHOLE and not RELEASE
-    report.write(found, results, report.PAGE if is_whole else None)
+    report.write(found, results, report.PAGE if effort == WHOLE and not RELEASE else None)
     click.echo(f"\n{report.table(found)}\n\n{results}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

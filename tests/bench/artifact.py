@@ -25,11 +25,9 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"artifact, {size / _MB:g} MB of files"):
             each = size // (3 * FILES_OF_A_KIND)
-            written = [
-                part
-                for number in range(FILES_OF_A_KIND)
-                for part in ("--write-file", f"/data/game{number}", str(each))
-            ]
+            written = []
+            for number in range(FILES_OF_A_KIND):
+                written += ["--write-file", f"/data/game{number}", str(each)]
             session = play(deployment, *written, "--lines-per-second=1")
             session.wait_for_line("tick")
             deployment.client.delete_session(session.id).expect(204)

@@ -99,21 +99,17 @@ class _Bench:
     def __init__(self, deployment: Deployment) -> None:
         self._client = deployment.client
         self._socket = deployment.engine.socket
-        self._pids = {
-            "controlplane": [deployment.control_plane.process.pid],
-            "agent": [deployment.agent.process.pid],
-        }
+        parts = {"controlplane": deployment.control_plane, "agent": deployment.agent}
+        self._pids = {name: [part.process.pid] for name, part in parts.items()}
         self._agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
         self._bodies: dict[str, dict[str, Any]] = {}
-        one_port = [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]
         both: dict[str, dict[str, object]] = {
-            "bridge": {"ports": one_port},
+            "bridge": {"ports": [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]},
             "host": {"networkMode": "host"},
         }
         for mode, changes in both.items():
             name = _application(mode)
-            body = application(name, **changes)
-            self._client.post("/application", body).expect(201)
+            self._client.post("/application", application(name, **changes)).expect(201)
             enable_tag(self._client, name, deployment.image.tag)
             with closing(_Unix(self._socket)) as engine:
                 self._bodies[mode] = self._options_of_a_session(engine, mode)
@@ -123,13 +119,11 @@ class _Bench:
         cpu = CpuMeter(self._pids)
         body = self._bodies[mode]
         with closing(_Unix(self._socket)) as engine:
-            times = in_turn(
-                _WARM_UP + rounds,
-                {
-                    "session": lambda: cpu.measure(lambda: self._post_session(mode), 1),
-                    "api": lambda: _create_and_start(engine, body),
-                },
-            )
+            ways = {
+                "session": lambda: cpu.measure(lambda: self._post_session(mode), 1),
+                "api": lambda: _create_and_start(engine, body),
+            }
+            times = in_turn(_WARM_UP + rounds, ways)
         return {way: taken[_WARM_UP:] for way, taken in times.items()}, cpu.per_piece.items()
 
     def at_once(self, count: int, times: int) -> list[Result]:
@@ -137,8 +131,7 @@ class _Bench:
         ways: dict[str, Callable[[], float]] = {"sessions": partial(self._many_sessions, count)}
         for width in WIDTHS:
             ways[str(width)] = partial(self._many_containers, count, width)
-        taken = in_turn(times, ways)
-        medians = {way: statistics.median(each) for way, each in taken.items()}
+        medians = {way: statistics.median(each) for way, each in in_turn(times, ways).items()}
         ours = medians.pop("sessions")
         best = min(medians, key=medians.__getitem__)
         return [

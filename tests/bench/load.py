@@ -210,8 +210,7 @@ async def _ask_all(
 
 
 def main() -> None:
-    reported = json.load(sys.stdin)
-    load = asyncio.run(_ask_all(**reported, endless="--endless" in sys.argv))
+    load = asyncio.run(_ask_all(**json.load(sys.stdin), endless="--endless" in sys.argv))
     json.dump({"seconds": load.seconds, "times": load.times, "bodies": load.bodies}, sys.stdout)
 
 

@@ -30,14 +30,12 @@ def measure(effort: int) -> list[Result]:
     hosts, rounds, choices = (max(10, effort * n // 100) for n in (HOSTS, ROUNDS, CHOICES))
     few, many = _a_fleet(IN_A_REGION, IN_A_REGION), _a_fleet(hosts, IN_A_REGION)
     together = _a_fleet(hosts, hosts)
-    times = in_turn(
-        rounds,
-        {
-            "few": lambda: _choice_us(few, 1, choices),
-            "many": lambda: _choice_us(many, hosts // IN_A_REGION, choices),
-            "together": lambda: _choice_us(together, 1, 1),
-        },
-    )
+    ways = {
+        "few": lambda: _choice_us(few, 1, choices),
+        "many": lambda: _choice_us(many, hosts // IN_A_REGION, choices),
+        "together": lambda: _choice_us(together, 1, 1),
+    }
+    times = in_turn(rounds, ways)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     return [
         Result("fleet.placement.us", medians["few"], "us"),

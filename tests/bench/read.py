@@ -134,8 +134,7 @@ class _Bench:
         """
         url = self._control_plane.base_url
         operator = ApiClient(url, self._control_plane.operator_token)
-        made = operator.post("/operator/account", {"name": NEIGHBOUR}).expect(201)
-        token = made.json()["token"]
+        token = operator.post("/operator/account", {"name": NEIGHBOUR}).expect(201).json()["token"]
         body = json.dumps({"players": ["nobody"]})
         reads = Ask("GET", "/session", 200)
         asks = [reads, Ask("DELETE", "/session/player/leave", 404, body)] * (count // 2)
@@ -149,10 +148,9 @@ class _Bench:
             with a_flood(url, flood, callers=FLOODERS, token=flooder):
                 return by_itself()
 
-        taken = in_turn(rounds, {"alone": by_itself, "beside": beside_a_flood})
         alone, beside = (
             statistics.median(percentile(load.times, 99) for load in loads)
-            for loads in taken.values()
+            for loads in in_turn(rounds, {"alone": by_itself, "beside": beside_a_flood}).values()
         )
         return alone, beside
 

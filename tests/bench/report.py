@@ -147,13 +147,9 @@ def _machine() -> dict[str, object]:
 
 
 def _versions() -> dict[str, str]:
-    programs = {
-        "docker_engine": ("dockerd", "--version"),
-        "containerd": ("containerd", "--version"),
-        "runc": ("runc", "--version"),
-    }
+    programs = {"docker_engine": "dockerd", "containerd": "containerd", "runc": "runc"}
     return {
-        **{name: _version(*command) for name, command in programs.items()},
+        **{name: _version(program, "--version") for name, program in programs.items()},
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("aiohttp", "grpcio", "docker", "tiltyard")},
     }

@@ -106,8 +106,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
     name, address, port = session_id(agent, number), _address(agent), 20000 + number
     internal_id = str(uuid.uuid5(_INCARNATIONS, name))
     lobby = f"{group(agent, number)}"
-    labels = {"mode": "ranked", "lobby": lobby}
-    asked = (f"arena-{lobby}", f"v{lobby}", _region(agent), labels)
+    asked = (f"arena-{lobby}", f"v{lobby}", _region(agent), {"mode": "ranked", "lobby": lobby})
     identity = Identity(ACCOUNT, name, *asked)
     ticket = key.ticket(_name(agent), internal_id, identity)
     names = {"SESSION_ID": name, "CONTAINER": name, "HOST": address, "IP": address}

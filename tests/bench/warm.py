@@ -104,8 +104,7 @@ class _Fleet:
 
     def rounds(self, callers: int, least: str, rounds: int) -> dict[str, list[Load]]:
         """Claim the whole pool, alternating with as many requests to the baseline."""
-        ask = Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))
-        chain = [ask] * self.size
+        chain = [Ask("POST", baseline.CHAIN, 201, json.dumps({"image": APPLICATION}))] * self.size
         self.cpu = CpuMeter(self._pids)
         return in_turn(
             rounds,
@@ -140,9 +139,7 @@ class _Fleet:
 def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
     with ExitStack() as stack:
         hosts = [stack.enter_context(MemoryHost(max_sessions=size // HOSTS)) for _ in range(HOSTS)]
-        agents = [
-            AgentSpec(f"h{number}", host.address, REGION) for number, host in enumerate(hosts)
-        ]
+        agents = [AgentSpec(f"h{n}", host.address, REGION) for n, host in enumerate(hosts)]
         registries = {REGISTRY_NAME: deployment.registry.address}
         control_plane = stack.enter_context(
             ControlPlaneProcess(agents, registries, **_UNLIMITED, **_PATIENT)

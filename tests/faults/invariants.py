@@ -61,13 +61,8 @@ class Observation:
 
 def violations(seen: Observation) -> list[str]:
     """Every way in which what was seen cannot be right, each with the number of its invariant."""
-    return [
-        *_containers_and_records(seen),
-        *_ports(seen),
-        *_processes(seen),
-        *_lifetimes(seen),
-        *_stops_and_restarts(seen),
-    ]
+    rules = (_containers_and_records, _ports, _processes, _lifetimes, _stops_and_restarts)
+    return [wrong for rule in rules for wrong in rule(seen)]
 
 
 def _containers_and_records(seen: Observation) -> Iterator[str]:
@@ -99,12 +94,8 @@ def _ports(seen: Observation) -> Iterator[str]:
             yield f"I2: {port} is held {count} times"
     # An engine may go on calling running what died without its seeing it.
     dead = {each.internal_id for each in seen.sessions if each.state is State.DEAD}
-    published = [
-        port
-        for each in seen.containers
-        if each.running and each.internal_id not in dead
-        for port in each.ports
-    ]
+    alive = [each for each in seen.containers if each.running and each.internal_id not in dead]
+    published = [port for each in alive for port in each.ports]
     bridged = [
         port
         for session in _live(seen.sessions)

@@ -125,8 +125,7 @@ class RealHost:
 
     def _revive(self) -> None:
         """Have the agent run as on any host, whatever the test did to it."""
-        settings = self._agent.settings
-        odd = bool(settings.get("failpoint")) or self._agent.wrapper != self._wrapper
+        odd = bool(self._agent.settings.get("failpoint")) or self._agent.wrapper != self._wrapper
         if odd or not self._agent.process.is_running:
             self._agent.wrapper = self._wrapper
             self._restart(failpoint="")
@@ -208,9 +207,8 @@ def stub_of(agent: AgentProcess) -> Iterator[Any]:
 
 def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]:
     """All containers of an agent."""
-    label = f"{LABEL_AGENT}={agent.agent_id}"
     found: list[Any] = engine.containers.list(
-        all=True, filters={"label": label}, ignore_removed=True
+        all=True, filters={"label": f"{LABEL_AGENT}={agent.agent_id}"}, ignore_removed=True
     )
     return found
 

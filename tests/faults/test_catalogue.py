@@ -13,8 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 def _tests_of_faults() -> Iterator[tuple[int, str]]:
     """The number and the decorators of each test of a fault, as written."""
     for path in TESTS.rglob("test_*.py"):
-        source = path.read_text()
-        for node in ast.parse(source).body:
+        for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 fault = fault_of(node.name)
                 if fault is not None:

@@ -149,11 +149,8 @@ def test_a_run_that_was_interrupted_resumes(tmp_path: Path, apart: tuple[str, ..
     assert code == 0, output
     assert "2 passed, 2 already passed" in output
     assert ran.read_text() == "xx"
-    [row] = [
-        line
-        for line in (tmp_path / "docs/evidence.md").read_text().splitlines()
-        if line.startswith("| python |")
-    ]
+    lines = (tmp_path / "docs/evidence.md").read_text().splitlines()
+    [row] = [line for line in lines if line.startswith("| python |")]
     assert [cell.strip() for cell in row.split("|")][6:9] == ["4", "0", "0"]
     assert row.endswith(f"| {made} |")
     code, output = run_part(tmp_path, "--part=python", "--again", *apart)
@@ -181,12 +178,8 @@ def test_changes_that_are_not_committed_are_neither_recorded_nor_skipped(tmp_pat
 
 TEST = "tests/flow/test_races.py::test_f16_of_all_who_start_one_id_one_has_it_in_each_account"
 SHOWN: list[tuple[str, object]] = [
-    ("rounds", 3),
-    ("seed", 7),
-    ("figure", "kills: 3"),
-    ("figure", "lost: 0"),
-    ("checked", "I1, I2"),
-    ("part alone", False),
+    *(("rounds", 3), ("seed", 7), ("figure", "kills: 3"), ("figure", "lost: 0")),
+    *(("checked", "I1, I2"), ("part alone", False)),
 ]
 
 

@@ -122,7 +122,8 @@ async def test_kernel_reports_oom_kills_that_the_engine_missed(
         agent.cgroups.kill_out_of_memory(session.process)
     agent.engine.end(session.container, exit_code, oom=False)
     found = await sealed(agent, session.internal_id)
-    assert (found.end_reason, found.oom_killed) == (EndReason(reason), reason == "oom")
+    assert found.end_reason is EndReason(reason)
+    assert found.oom_killed is (reason == "oom")
 
 
 async def test_usage_without_a_cgroup_is_the_last_sample(agent: Agent) -> None:

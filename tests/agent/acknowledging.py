@@ -26,8 +26,7 @@ def leave_out(what: str) -> None:
     sync = os.fsync
 
     def sync_the_other(descriptor: int) -> None:
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        if is_folder != (what == "folders"):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) != (what == "folders"):
             sync(descriptor)
 
     os.fsync = sync_the_other  # type: ignore[assignment]
@@ -40,8 +39,7 @@ def say(*words: object) -> None:
 async def serve(folder: Path) -> None:
     """Make changes of every kind that must be durable."""
     clock = SystemHostClock()
-    engine = FakeEngine(FakeClock(clock.time()))
-    async with served(folder, engine, clock) as host:
+    async with served(folder, FakeEngine(FakeClock(clock.time())), clock) as host:
         for number in range(1, STARTS + 1):
             session = await host.sessions.start(an_id(), a_spec())
             say("started", session.internal_id)

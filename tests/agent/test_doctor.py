@@ -95,8 +95,7 @@ def test_prints_json(tmp_path: Path) -> None:
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
     assert answer["well"] is False
-    by_check = {each["check"]: each for each in answer["findings"]}
-    assert by_check["firewall"] == {
+    assert {each["check"]: each for each in answer["findings"]}["firewall"] == {
         "check": "firewall",
         "level": "OK",
         "found": "disabled in the settings",
@@ -154,8 +153,7 @@ async def test_tolerates_malformed_engine_responses(
     for nonsense in answers:
         engine_socket.answer("GET /version", says(nonsense))
         engine_socket.answer("GET /info", says(nonsense))
-        facts = await asyncio.to_thread(gather, config_of(tmp_path))
-        assert isinstance(facts.engine, Unknown)
+        assert isinstance((await asyncio.to_thread(gather, config_of(tmp_path))).engine, Unknown)
 
 
 async def test_reads_ports_of_running_agent_also_behind_tls(tmp_path: Path) -> None:

@@ -108,13 +108,12 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
         session = SESSIONS.validate_json(path.read_bytes())
         engine.add_image(session.spec.image)
-        record = label if session.internal_id == RUNNING else ""
         spec = a_container_spec(
             internal_id=session.internal_id,
             agent_id=agent_id,
             image=session.spec.image,
             ports=session.ports,
-            record=record,
+            record=label if session.internal_id == RUNNING else "",
         )
         name = await engine.create(spec)
         await engine.start(name)

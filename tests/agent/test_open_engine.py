@@ -34,8 +34,7 @@ def recorded(version: str, kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_engine_reports_unauthenticated_listeners(version: str) -> None:
     for address in ("http://127.0.0.1:2375", "https://127.0.0.1:2376"):
-        info = recorded(version, address.partition(":")[0])
-        assert open_listeners(info, {}) == (address,)
+        assert open_listeners(recorded(version, address.partition(":")[0]), {}) == (address,)
     assert open_listeners(recorded(version, "closed"), {}) == ()
 
 

@@ -176,8 +176,7 @@ async def test_new_certificate_is_for_new_connections_and_keeps_open_ones(
         identity = Identity(party.key, party.certificate, other.certificate)
         await asyncio.to_thread(identity.save, agent.identity_file)
         new_caller = other.sign(CALLS, [CONTROL_PLANE])
-        answered = await agent.answers(new_caller, trusting=other.certificate)
-        assert answered is grpc.StatusCode.OK
+        assert await agent.answers(new_caller, trusting=other.certificate) is grpc.StatusCode.OK
         assert await agent.answers(CALLER) is grpc.StatusCode.UNAVAILABLE
         heartbeat = False
         while not heartbeat:  # the stream continues

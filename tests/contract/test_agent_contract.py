@@ -93,8 +93,7 @@ class Side:
 
 @pytest.fixture(params=["fake", "daemon"])
 async def agent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Side]:
-    made = _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path)
-    async with made as side:
+    async with _fake(tmp_path) if request.param == "fake" else _daemon(tmp_path) as side:
         following = asyncio.create_task(side.follow())
         yield side
         following.cancel()
@@ -186,11 +185,9 @@ async def test_an_image_that_is_not_there_is_refused(agent: Side) -> None:
 
 async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Side) -> None:
     kept = await agent.start(start_request())
-    drain = pb.SetDrainRequest(revision=2, draining=True)
-    assert (await agent.stub.SetDrain(drain)).sessions == 1
+    assert (await agent.stub.SetDrain(pb.SetDrainRequest(revision=2, draining=True))).sessions == 1
     assert await agent.refuses("StartSession", start_request()) == "DRAINING"
-    stale = pb.SetDrainRequest(revision=1)
-    assert await agent.refuses("SetDrain", stale) == "STALE_REVISION"
+    assert await agent.refuses("SetDrain", pb.SetDrainRequest(revision=1)) == "STALE_REVISION"
     await agent.stub.SetDrain(pb.SetDrainRequest(revision=3))
     assert (await agent.start(start_request())).state == pb.STATE_RUNNING
     await agent.becomes(kept.internal_id, lambda s: s.state == pb.STATE_RUNNING)

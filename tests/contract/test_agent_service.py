@@ -100,8 +100,7 @@ async def test_every_method_is_offered(stub: Any) -> None:
 
 
 async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> None:
-    request = start_request()
-    started = (await stub.StartSession(request)).session
+    started = (await stub.StartSession(start_request())).session
     assert started.state == pb.STATE_RUNNING
     assert started.ports[0].host_port == 20000
     assert started.host == "192.0.2.1"
@@ -114,8 +113,7 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert (stopped.state, stopped.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
     log = stub.StreamLogs(pb.StreamLogsRequest(internal_id=started.internal_id))
     assert b"".join([chunk.data async for chunk in log]) == b"hello\n"
-    archive = b"".join([c.data async for c in stub.FetchArtifact(fetch)])
-    assert archive.startswith(b"\x1f\x8b")
+    assert b"".join([c.data async for c in stub.FetchArtifact(fetch)]).startswith(b"\x1f\x8b")
     missing = pb.FetchArtifactRequest(internal_id=started.internal_id, path="/none")
     assert await refused(stub.FetchArtifact(missing)) == "PATH_NOT_FOUND"
 
@@ -245,8 +243,7 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
         await asyncio.sleep(0)
     host = await stub.GetHost(pb.GetHostRequest())
     for incarnation, expected in ((host.incarnation, 0), ("another", 1)):
-        request = pb.WatchRequest(incarnation=incarnation, acked_sequence=host.sequence)
-        watch = stub.Watch(request)
+        watch = stub.Watch(pb.WatchRequest(incarnation=incarnation, acked_sequence=host.sequence))
         sessions = 0
         while (message := await watch.read()).WhichOneof("event") != "snapshot_end":
             sessions += len(message.sessions.sessions)
@@ -272,8 +269,7 @@ async def followers(
 ) -> tuple[pb.StreamLogsRequest, list[Any]]:
     """A new session of an account, with `number` followers that read its log."""
     identity = pb.Identity(account=account, session_id=an_id(), application="game", tag="v1")
-    request = start_request(identity=identity)
-    started = (await stub.StartSession(request)).session
+    started = (await stub.StartSession(start_request(identity=identity))).session
     engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
     follow = pb.StreamLogsRequest(internal_id=started.internal_id, follow=True)
     calls = [stub.StreamLogs(follow) for _ in range(number)]

@@ -165,10 +165,8 @@ class TestEnd:
         assert (await ended(stage, container)).exit_code == 137
 
     async def test_a_signal_to_what_does_not_run_does_nothing(self, stage: Stage) -> None:
-        created = await stage.engine.create(spec(stage))
-        await stage.engine.kill(created, "SIGTERM")
-        container = await stopped(stage, await running(stage))
-        await stage.engine.kill(container.container, "SIGKILL")
+        await stage.engine.kill(await stage.engine.create(spec(stage)), "SIGTERM")
+        await stage.engine.kill((await stopped(stage, await running(stage))).container, "SIGKILL")
 
     async def test_removal_takes_a_running_container(self, stage: Stage) -> None:
         container = await running(stage)
@@ -317,8 +315,7 @@ class TestLogs:
     async def test_a_log_goes_on_over_runs(self, stage: Stage) -> None:
         container = await stopped(stage, await running(stage))
         await stage.engine.start(container.container)
-        again = await stage.engine.inspect(container.container)
-        await stage.ready(again, runs=2)
+        await stage.ready(await stage.engine.inspect(container.container), runs=2)
         assert await log_of(stage, container) == b"ready\n" * 2
 
     async def test_pieces_tell_where_lines_begin_and_end(self, stage: Stage) -> None:
@@ -360,10 +357,8 @@ class TestArchives:
 
     async def test_a_file_and_a_folder(self, stage: Stage) -> None:
         container = await stopped(stage, await running(stage))
-        file = await self.members(stage, container.name, "/data/save.json")
-        assert file == {"save.json": SAVE}
-        folder = await self.members(stage, container.name, "/data")
-        assert folder == {"data/save.json": SAVE}
+        assert await self.members(stage, container.name, "/data/save.json") == {"save.json": SAVE}
+        assert await self.members(stage, container.name, "/data") == {"data/save.json": SAVE}
 
     @pytest.mark.parametrize(
         "path", ["/none", "/data/none", "/data/save.json/none", "/a b+c%2f&x=1", "/\u00fc"]

@@ -45,8 +45,7 @@ ended = st.builds(
 def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None:
     sent = wire.report_to_proto(session, tail).SerializeToString()
     assert session.end_reason is not None
-    read = controlplane_wire.report_in(pb.GetReportResponse.FromString(sent))
-    assert read == SessionReport(
+    assert controlplane_wire.report_in(pb.GetReportResponse.FromString(sent)) == SessionReport(
         state=session.state,
         end_reason=session.end_reason,
         detail=session.detail,

@@ -69,10 +69,7 @@ STRINGS = {text: doors for doors, texts in _BY_DOORS.items() for text in texts}
 
 ALIASES = ("ghcr.io", "mirror.example")  # Aliases of the configured registry
 
-STRIPPED = {
-    "ghcr.io/ghcr.io/x": "ghcr.io/x",
-    "ghcr.io/mirror.example/x": "mirror.example/x",
-}
+STRIPPED = {"ghcr.io/ghcr.io/x": "ghcr.io/x", "ghcr.io/mirror.example/x": "mirror.example/x"}
 """Repositories from which an alias is removed, once."""
 
 NO_TEXT = frozenset("\0\ud800")  # A body with one of these characters is refused as a whole

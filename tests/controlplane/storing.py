@@ -65,8 +65,7 @@ async def _play(system: Enrolling) -> dict[str, Any]:
 
     child = await system.make_token(name="reader", scopes=["session:read"], expires_after="8760h")
     revoked = await system.make_token(name="gone", scopes=["session:read"])
-    revoked_id = revoked.split("_")[1]
-    await operator("DELETE", f"/token/{revoked_id}")
+    await operator("DELETE", f"/token/{revoked.split('_')[1]}")
     tokens |= {"child": child, "revoked": revoked}
 
     await _start_sessions(system)

@@ -156,8 +156,7 @@ async def test_handler_answers_what_fails_at_once(
         raise RuntimeError("as scripted")
 
     monkeypatch.setattr(Sessions, "known", fail)
-    answer = await system.ask(wire, GET)
-    assert (answer.json["code"], system.tasks) == ("INTERNAL_ERROR", 1)
+    assert ((await system.ask(wire, GET)).json["code"], system.tasks) == ("INTERNAL_ERROR", 1)
     assert (await system.scrape()).sum("http_requests_in_progress") == 0
 
 

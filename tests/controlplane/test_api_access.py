@@ -54,14 +54,13 @@ async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
 async def test_the_header_is_read_strictly(system: System) -> None:
     good = system.tokens["alice"]
     url = system.control_plane.base_url + "/session"
-    cases = [
+    for headers, status in [
         ([], 401),
         ([("Authorization", good)], 401),
         ([("Authorization", f"Basic {good}")], 401),
         ([("Authorization", f"Bearer {good}")] * 2, 401),
         ([("Authorization", f"bEARER {good}")], 200),
-    ]
-    for headers, status in cases:
+    ]:
         async with system.http.get(url, headers=headers) as response:
             assert response.status == status
 

@@ -208,8 +208,7 @@ async def test_old_events_are_deleted_in_portions_despite_ones_ahead(system: Sys
     now = system.clock.time()
     await system.rows("DELETE FROM event")
     old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
-    young = [(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3
-    await write(system, *old, *young)
+    await write(system, *old, *([(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3))
     assert await system.control_plane.store.run(remove_old, now - 2 * DAY) == PORTION
     await system.control_plane.upkeep.forget()
     assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3

@@ -121,11 +121,10 @@ def at(milliseconds: int) -> Timestamp:
 
 
 async def test_a_report_has_the_hosts_data(system: System) -> None:
-    internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
             format=1,
-            internal_id=internal_id,
+            internal_id=await end(system),
             state=agent_pb2.STATE_EXITED,
             end_reason=agent_pb2.END_REASON_OOM,
             detail="as it is",
@@ -156,8 +155,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         log_truncated=True,
         log_damaged=True,
     )
-    answer = (await report(system)).expect(200)
-    assert answer.json == {
+    assert (await report(system)).expect(200).json == {
         "id": "s",
         "status": "exited",
         "end_reason": "oom",
@@ -194,11 +192,10 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
 
 
 async def test_unknown_values_of_a_report_are_null_and_an_invalid_one_503(system: System) -> None:
-    internal_id = await end(system)
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
             format=1,
-            internal_id=internal_id,
+            internal_id=await end(system),
             state=agent_pb2.STATE_DEAD,
             end_reason=agent_pb2.END_REASON_ENGINE_ERROR,
         )

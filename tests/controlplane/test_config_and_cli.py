@@ -167,8 +167,7 @@ async def test_help_waits_for_nothing_that_it_does_not_need(command: str) -> Non
 
 async def test_a_command_of_operators_needs_no_server(tmp_path: Path) -> None:
     async with StubApi() as api:
-        token = str(api.token_file(tmp_path))
-        command = f"region create eu --url {api.url} --token-file {token}"
+        command = f"region create eu --url {api.url} --token-file {api.token_file(tmp_path)}"
         assert await _loaded(command) == ["aiohttp"]
         assert api.requests == [("PUT", "/operator/region/eu", None)]
 

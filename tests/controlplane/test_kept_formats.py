@@ -138,9 +138,8 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         assert (agents["host-2"]["state"], set(agents)) == ("revoked", {"a0", "host-1", "host-2"})
         listed = (await system.read("/operator/registry"))["registries"]
         assert {each["name"]: each for each in listed}["private"]["username"] == "robot"
-        events = (await system.read("/operator/audit?limit=1000"))["events"]
         assert {"account.removed", "agent.revoked", "session.ended", "warm_pool.set"} <= {
-            event["kind"] for event in events
+            event["kind"] for event in (await system.read("/operator/audit?limit=1000"))["events"]
         }
         [pool] = (await system.read("/warm-pool"))["warmPools"]
         assert (pool["size"], pool["env"]) == (3, {"MODE": "é"})

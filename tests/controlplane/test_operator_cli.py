@@ -132,8 +132,7 @@ async def test_node_pools_and_registries(system: Operated) -> None:
     assert cells(await system.ok("registry", "list"))[1] == [
         *("hub", "registry-1.docker.io", "docker.io, index.docker.io", "-", "no", "no", "0")
     ]
-    refused = await system.refused("registry", "set", "bad", "https://x", "--alias", "a b")
-    assert refused == (
+    assert await system.refused("registry", "set", "bad", "https://x", "--alias", "a b") == (
         "cannot set the registry: invalid request\n"
         f"  address: {ADDRESS_RULE}\n"
         f"  aliases[0]: {ADDRESS_RULE}\n"
@@ -210,8 +209,7 @@ def test_every_command_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text("utf-8")
     section = page.split("## Commands for operators\n")[1].split("\n## ")[0]
     for thing in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):
-        leaves = list(thing.commands) if isinstance(thing, click.Group) else [""]
-        for leaf in leaves:
+        for leaf in list(thing.commands) if isinstance(thing, click.Group) else [""]:
             assert f"$ tiltyard-controlplane {thing.name} {leaf}".rstrip() in section
 
 

@@ -221,8 +221,7 @@ async def test_prints_one_violation_per_line(api: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h:x"],
+    "url", ["127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h:x"]
 )
 async def test_rejects_an_invalid_url(api: Commands, url: str) -> None:
     reported = await api.regions("--url", url, "--insecure")
@@ -272,10 +271,7 @@ async def test_sends_no_token_unencrypted_to_another_machine(api: Commands) -> N
     ],
 )
 async def test_rejects_a_file_without_a_token(
-    api: Commands,
-    tmp_path: Path,
-    content: str | None,
-    reported: str,
+    api: Commands, tmp_path: Path, content: str | None, reported: str
 ) -> None:
     file = tmp_path / "other"
     if content is not None:

@@ -116,10 +116,7 @@ async def _report(system: System) -> Answer:
     ],
 )
 async def test_a_call_that_waits_for_others_holds_no_slot(
-    tmp_path: Path,
-    call: Callable[[System], Any],
-    asked: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, call: Callable[[System], Any], asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", aiohttp.ClientTimeout(total=60))
     async with bounded(tmp_path, RequestSlots(Instant(), at_once=1), start_timeout=60) as system:

@@ -60,10 +60,7 @@ def _found(path: Path) -> set[int]:
 
 
 def _lost(
-    deeds: Sequence[power_cut.Deed],
-    at: Iterable[int],
-    survives: power_cut.Survives,
-    folder: Path,
+    deeds: Sequence[power_cut.Deed], at: Iterable[int], survives: power_cut.Survives, folder: Path
 ) -> Iterator[set[int]]:
     """Numbers acknowledged before a cut at each of these deeds, and missing after it."""
     for number, (acknowledged, files) in enumerate(power_cut.cuts(deeds, at, survives)):

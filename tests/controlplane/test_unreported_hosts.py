@@ -119,8 +119,7 @@ async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
     tmp_path: Path, room: int, status: int
 ) -> None:
     """It comes back with room, without, or, for the last, not at all."""
-    timeout = QUICK if status == 503 else 8.0
-    async with System(tmp_path, agents=2, start_timeout=timeout) as system:
+    async with System(tmp_path, agents=2, start_timeout=QUICK if status == 503 else 8.0) as system:
         full, other = system.agents
         await system.make_application()
         full.host.free_sessions, other.host.free_sessions = 0, room

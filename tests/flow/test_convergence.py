@@ -165,8 +165,7 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
                 spec.identity, account=key[0], session_id=key[1], ticket="00" * 32
             )
             spec = dataclasses.replace(spec, identity=identity)
-            start = box.agent.sessions.start(internal_id, spec)
-            self.run(self.loop.spawn(box, start, "invent"))
+            self.run(self.loop.spawn(box, box.agent.sessions.start(internal_id, spec), "invent"))
             self.invented[internal_id] = box
 
     def teardown(self) -> None:

@@ -152,10 +152,9 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
     assert await system.status_of("kept") == "running"
     await system.restart()
     await system.reaches("host-1", "ready")
-    events = await system.rows(
+    assert await system.rows(
         "SELECT kind FROM event WHERE kind LIKE 'authority.%' ORDER BY time_ms"
-    )
-    assert events == [("authority.rotated",), ("authority.finished",)]
+    ) == [("authority.rotated",), ("authority.finished",)]
 
 
 async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> None:
@@ -283,8 +282,7 @@ async def test_moved_host_stays_reachable_after_a_lost_answer(
 
 async def test_host_that_enrols_during_a_rotation_trusts_the_new_one(system: Rotating) -> None:
     status = await system.rotate()
-    host = await system.joined("host-1")
-    identity: Identity = await system.identity(host)
+    identity: Identity = await system.identity(await system.joined("host-1"))
     authority = x509.load_pem_x509_certificate(identity.trusted)
     assert identity.trusted_too == b""
     assert (await system.shown("host-1"))["authority"] == status["current"]["fingerprint"]

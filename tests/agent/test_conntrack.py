@@ -185,8 +185,7 @@ def test_ignores_flow_that_is_already_gone() -> None:
 @pytest.mark.root
 @apart
 def test_raises_without_capability() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    none = (ctypes.c_uint32 * 6)()
+    libc, none = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint32 * 6)()
     # Capabilities are per thread, and this one ends with the test.
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())

@@ -253,11 +253,9 @@ async def test_strangers_cannot_exhaust_open_files(
 
 
 def test_identity_is_readable_by_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "state" / FILE
-    identity = an_identity()
+    path, identity = tmp_path / "state" / FILE, an_identity()
     identity.save(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert Identity.read(path) == identity
     assert check(identity, time.time()) == URI
     assert "PRIVATE" not in repr(identity)

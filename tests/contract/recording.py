@@ -55,8 +55,7 @@ class Recorder(Previous):
 
 async def record(folder: Path) -> None:
     """Write the exchanges of a format into its folder, and its descriptors where it has none."""
-    path = folder / DESCRIPTORS
-    files = today()
+    path, files = folder / DESCRIPTORS, today()
     if path.exists():
         files = FileDescriptorSet.FromString(path.read_bytes())
     else:

@@ -132,8 +132,7 @@ def claim_request(standby: pb.Session, **identity: str) -> pb.Claim:
 async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
     request = start_request()
     session = await agent.start(request)
-    assert session.state == pb.STATE_RUNNING
-    assert session.identity == request.spec.identity
+    assert (session.state, session.identity) == (pb.STATE_RUNNING, request.spec.identity)
     again = await agent.start(request)
     assert (again.internal_id, again.ports) == (session.internal_id, session.ports)
     assert again.create_time == session.create_time
@@ -196,8 +195,7 @@ async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Sid
 async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
     await agent.stub.SetWarmPool(pool_request(2))
     standby, _ = await agent.standbys(2)
-    assert standby.identity.session_id == standby.internal_id
-    assert standby.warm_pool_revision == 1
+    assert (standby.identity.session_id, standby.warm_pool_revision) == (standby.internal_id, 1)
     claim = claim_request(standby)
     session = await agent.claim(claim)
     assert (session.internal_id, session.identity) == (standby.internal_id, claim.identity)

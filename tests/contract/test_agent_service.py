@@ -101,8 +101,7 @@ async def test_every_method_is_offered(stub: Any) -> None:
 
 async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> None:
     started = (await stub.StartSession(start_request())).session
-    assert started.state == pb.STATE_RUNNING
-    assert started.ports[0].host_port == 20000
+    assert (started.state, started.ports[0].host_port) == (pb.STATE_RUNNING, 20000)
     assert started.host == "192.0.2.1"
     engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
     engine.put_file(f"tiltyard-{started.internal_id}", "/data/save.json", b"{}")

@@ -58,8 +58,7 @@ class QuotingRegistry:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = (await reader.readuntil(b"\r\n\r\n")).decode()
-        host = _after("Host: ", request)
-        basic = _after("Authorization: Basic ", request)
+        host, basic = _after("Host: ", request), _after("Authorization: Basic ", request)
         if basic:
             password = base64.b64decode(basic).decode().partition(":")[2]
             self.received[host] = password

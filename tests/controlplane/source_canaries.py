@@ -139,8 +139,7 @@ class Trial:
     """Tries a string as every source, and uses what is accepted."""
 
     def __init__(self, sources: Sources, canaries: Canaries) -> None:
-        self._sources = sources
-        self._canaries = canaries
+        self._sources, self._canaries = sources, canaries
 
     async def as_callers(self, text: str) -> Seen:
         """Name a source as callers do."""

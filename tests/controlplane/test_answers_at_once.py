@@ -145,8 +145,7 @@ async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) 
     large = joining("p" + " " * SMALL).replace(" ", "", 1)
     assert (await system.ask(wire, JOIN, body=large)).status == 422
     assert (await system.ask(wire, JOIN, "Content-Encoding: br", body=joining("x"))).status == 422
-    assert system.tasks == 5
-    assert await system.column(PLAYERS) == ["p", "q"]
+    assert (system.tasks, await system.column(PLAYERS)) == (5, ["p", "q"])
 
 
 async def test_handler_answers_what_fails_at_once(
@@ -186,8 +185,7 @@ async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched)
             wire.writer.transport.abort()
             await system.shows(lambda s: s.sum("http_connections", listener="api") < connected)
     await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
-    assert await in_progress(system) == 0
-    assert await system.column(PLAYERS) == ["p"]
+    assert (await in_progress(system), await system.column(PLAYERS)) == (0, ["p"])
 
 
 async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wire) -> None:

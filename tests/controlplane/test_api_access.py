@@ -52,8 +52,7 @@ async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
 
 
 async def test_the_header_is_read_strictly(system: System) -> None:
-    good = system.tokens["alice"]
-    url = system.control_plane.base_url + "/session"
+    good, url = system.tokens["alice"], system.control_plane.base_url + "/session"
     for headers, status in [
         ([], 401),
         ([("Authorization", good)], 401),

@@ -274,8 +274,7 @@ async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System
     await allow(system, host_network=None)
     for _ in range(2):
         assert_error(await system.start(id="new"), 422, "image")
-        assert await system.locations() == []
-        assert await obstacles(system) == ["host_network"]
+        assert (await system.locations(), await obstacles(system)) == ([], ["host_network"])
         await eventually(lambda: not system.agent.standbys)
         assert (await system.read("/session/old"))["status"] == "running"
         await system.restart()

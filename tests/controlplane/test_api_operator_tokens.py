@@ -47,8 +47,7 @@ async def works(system: System, token: str, path: str = "/session") -> bool:
 
 
 async def test_tokens_are_listed_with_everything_but_their_secret(system: System) -> None:
-    before = to_ms(system.clock.time())
-    scopes = ["session:read", "logs:read"]
+    before, scopes = to_ms(system.clock.time()), ["session:read", "logs:read"]
     token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
     child = await system.make_token(name="child", scopes=2 * ["session:read"] + ["logs:read"])
     (found,) = [t for t in await listed(system) if t["id"] == token_id(token)]

@@ -194,11 +194,9 @@ def test_locks_exclude_conflicting_commands(config: Config, target: Path) -> Non
 
 def test_command_reports_on_standard_error(config: Config, target: Path) -> None:
     done = command(config, "backup", str(target))
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == f"backed up {config.state_dir}\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"backed up {config.state_dir}\n")
     again = command(config, "backup", str(target))
-    assert again.exit_code == 1
-    assert again.stderr.count("\n") == 1
+    assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
     assert command(config, "backup", "--force", str(target)).exit_code == 0
     gone = command(config, "backup", str(target.parent / "no" / "folder"))
     assert gone.exit_code == 1

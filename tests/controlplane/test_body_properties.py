@@ -95,8 +95,7 @@ def test_what_does_not_fit_is_named(name: str, path: tuple[str | int, ...], valu
 
 @given(ANY_TEXT, st.booleans())
 def test_text_is_kept_as_it_was_or_refused(text: str, ascii_only: bool) -> None:
-    model = BY_NAME["StartBody"]
-    labels = {"k": text, f"k{text}": "x"}
+    model, labels = BY_NAME["StartBody"], {"k": text, f"k{text}": "x"}
     sent = json.dumps(EXAMPLES[model] | {"labels": labels}, ensure_ascii=ascii_only)
     body = sent.encode("utf-8", "surrogatepass")
     if re.search("[\x00\ud800-\udfff]", text):

@@ -41,8 +41,7 @@ class Configured(System):
 
     def __init__(self, folder: Path, registry: SecuredRegistry, tls: dict[str, str]) -> None:
         super().__init__(folder)
-        self.real = registry
-        self.tls = tls
+        self.real, self.tls = registry, tls
         self.digest = ""
 
     @property

@@ -128,8 +128,7 @@ async def test_unresponsive_host_gets_its_order_on_its_return(
         assert (await system.shown())["drainPending"]
     await system.agent.start()
     await system.is_acknowledged()
-    assert system.agent.host.draining == draining
-    assert (await system.shown())["draining"] == draining
+    assert (system.agent.host.draining, (await system.shown())["draining"]) == (draining, draining)
     assert (await system.start()).status == (420 if draining else 201)
 
 
@@ -179,8 +178,7 @@ async def test_drain_ordered_on_the_host_is_learned(system: Draining, *, drainin
     await system.agent.restart()
     await system.restart()
     assert (await system.shown())["draining"] == draining
-    assert await system.stored() == system.known()
-    assert len(system.agent.drains) == orders
+    assert (await system.stored(), len(system.agent.drains)) == (system.known(), orders)
     assert (await system.start()).status == (420 if draining else 201)
     await system.undrain()  # of both
     assert not system.agent.host.draining

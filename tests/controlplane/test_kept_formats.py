@@ -132,8 +132,7 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         accounts = {each["name"]: each["quota"] for each in listed}
         assert set(accounts) == {"alice", "bob", "carol"}
         assert (accounts["alice"]["sessions"], accounts["alice"]["cpu"]) == (50, 40.5)
-        listed = (await system.read("/operator/agent"))["agents"]
-        agents = {each["name"]: each for each in listed}
+        agents = {each["name"]: each for each in (await system.read("/operator/agent"))["agents"]}
         assert agents["host-1"]["certificateExpires"] > system.known["now_ms"]
         assert (agents["host-2"]["state"], set(agents)) == ("revoked", {"a0", "host-1", "host-2"})
         listed = (await system.read("/operator/registry"))["registries"]

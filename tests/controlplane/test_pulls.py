@@ -201,8 +201,7 @@ async def test_hosts_pull_a_tag_whose_client_hung_up(
 ) -> None:
     """The call is cancelled while its transaction waits for the database."""
     await system.make_application(tag=None)
-    digest = system.registry.push("studio/game", "v1")
-    sent = asyncio.Event()
+    digest, sent = system.registry.push("studio/game", "v1"), asyncio.Event()
 
     async def while_blocked(go: Go) -> Any:
         async with blocked(system.control_plane.store.run):

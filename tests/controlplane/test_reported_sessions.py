@@ -97,8 +97,7 @@ async def test_session_of_unknown_account_is_adopted_once_it_exists(
     system.tokens = (await ControlPlane(system.config).initialise(("alice",))).accounts
     await system.becomes("x", "running")
     await eventually_equals(lambda: unclaimed(system, system.agent), [])
-    assert system.agent.stopped == []
-    assert len(await system.events("session.adopted", "1")) == 1
+    assert (system.agent.stopped, len(await system.events("session.adopted", "1"))) == ([], 1)
 
 
 async def test_requested_stop_applies_to_the_remaining_session(system: System) -> None:

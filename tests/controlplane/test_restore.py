@@ -47,8 +47,7 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("made")
-    backup = a_backup(folder).read_bytes()
-    old = a_state(folder / "old", "old").state_dir
+    backup, old = a_backup(folder).read_bytes(), a_state(folder / "old", "old").state_dir
     return Made(backup, contents(folder / "state of kept"), old)
 
 

@@ -155,8 +155,7 @@ async def test_account_under_removal_is_gone_for_all_and_its_name_free(broken_of
     assert_error(await broken_off.call("POST", "/operator/token", json=body), 404)
     path, body = "/operator/account", {"name": "alice"}
     made = (await broken_off.call("POST", path, json=body)).expect(201)
-    listed = await broken_off.read("/session?all=1", token=made.json["token"])
-    assert listed == {"sessions": []}
+    assert await broken_off.read("/session?all=1", token=made.json["token"]) == {"sessions": []}
     assert_error(await broken_off.call("GET", "/session"), 401)
     assert_error(await broken_off.call("POST", path, json=body), 409)
 

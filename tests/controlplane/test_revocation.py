@@ -96,8 +96,7 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     intercept(monkeypatch, reserve, after_the_revocation)
     assert_error(await system.start(id="match"), 420)
     assert not gone.started
-    assert await system.session("match") == []
-    assert await system.owed() == []
+    assert (await system.session("match"), await system.owed()) == ([], [])
 
 
 async def test_restart_frees_unfinished_starts_on_a_revoked_host(system: Revoking) -> None:

@@ -223,8 +223,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
 
     async def found(*names: str) -> None:
         kept, in_rows = await store.run(lambda db: (_kept_labels(db), _labels_of_rows(db)))
-        assert kept == in_rows
-        assert {session_id for *_, session_id in kept} == set(names)
+        assert (kept, {session_id for *_, session_id in kept}) == (in_rows, set(names))
 
     for session_id in ("a", "b", "c", "d"):
         await store.run(reserve, new_session(session_id, labels={"mode": "duel"}))
@@ -308,8 +307,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int) -> None:
-    chance = random.Random(seed)
-    names = [f"p{number}" for number in range(12)]
+    chance, names = random.Random(seed), [f"p{number}" for number in range(12)]
     ids = [f"s{number}" for number in range(6)]
 
     async def end(session_id: str) -> None:

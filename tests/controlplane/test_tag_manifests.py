@@ -36,8 +36,7 @@ async def assert_refused(system: System, status: int, why: str) -> None:
     answer = await system.enable_tag()
     assert_error(answer, status)
     assert why in answer.text
-    assert await system.rows("SELECT * FROM tag") == []
-    assert system.agent.pulled == []
+    assert (await system.rows("SELECT * FROM tag"), system.agent.pulled) == ([], [])
 
 
 async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: System) -> None:

@@ -469,8 +469,7 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
             agent.pools.clear()  # nothing is refilled
             agent.before_claim = dies
         assert (await system.start(id="x")).status == 201
-        assert len(asked) == 2
-        assert sum(len(agent.started) for agent in system.agents) == 1
+        assert (len(asked), sum(len(agent.started) for agent in system.agents)) == (2, 1)
 
 
 # ---- ids

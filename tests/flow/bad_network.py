@@ -180,8 +180,7 @@ class Line:
 
 class _Stub:
     def __init__(self, line: Line, alive: Callable[[], bool]) -> None:
-        self._line = line
-        self._alive = alive
+        self._line, self._alive = line, alive
 
     def __getattr__(self, method: str) -> Any:
         async def call(request: Any, timeout: float, metadata: Any = None) -> Any:
@@ -217,8 +216,7 @@ class MemoryClient(AgentClient):
     def __init__(
         self, line: Line, alive: Callable[[], bool], make_ticket: MakeTicket | None = None
     ) -> None:
-        self._line = line
-        self._alive = alive
+        self._line, self._alive = line, alive
         super().__init__("", make_ticket=make_ticket)
 
     def redial(self, credentials: Credentials | None = None) -> None:

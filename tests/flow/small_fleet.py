@@ -113,8 +113,7 @@ class Box:
     def __init__(self, loop: VirtualLoop, folder: Path, name: str, skew: float) -> None:
         self.name = name
         self.line = Line(loop)
-        self._loop = loop
-        self._folder = folder
+        self._loop, self._folder = loop, folder
         self._clock = cast("Any", VirtualClock(loop, skew))
         self.engine = FakeEngine(self._clock)
         self._agent: hosts.Agent | None = None

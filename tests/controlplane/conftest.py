@@ -39,3 +39,11 @@ def quick_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
 async def api() -> AsyncIterator[StubApi]:
     async with StubApi() as running:
         yield running
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "controlplane.toml"
+    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
+    path.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
+    return path

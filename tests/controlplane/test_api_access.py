@@ -44,8 +44,7 @@ async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
         await system.rows(f"UPDATE token SET {column}=1 WHERE name=?", column)
     bodies = set()
     for token in bad:
-        answer = await system.call("GET", "/session", token=token)
-        assert_error(answer, 401)
+        answer = assert_error(await system.call("GET", "/session", token=token), 401)
         assert answer.headers["WWW-Authenticate"] == "Bearer"
         bodies.add((answer.json["message"], answer.json["details"]))
     assert len(bodies) == 1
@@ -78,8 +77,7 @@ async def test_an_unexpected_failure_leaks_nothing(
     system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     intercept(monkeypatch, regions, fail_once(RuntimeError("secret inner text")))
-    answer = await system.call("GET", "/region")
-    assert_error(answer, 500)
+    answer = assert_error(await system.call("GET", "/region"), 500)
     assert "secret" not in answer.text
     assert answer.json["identifier"] in caplog.text
 
@@ -105,8 +103,7 @@ async def test_a_body_that_comes_after_the_end_of_its_token_is_401(
         await eventually_equals(lambda: system.rows(admitted, token_id(token)), [(1,)])
         (await system.call("DELETE", f"/operator/token/{token_id(token)}")).expect(200)
         wire.send(data[3:])
-        answer = await wire.answer()
-    assert answer is not None
+        answer = await wire.answer() or pytest.fail("closed")
     assert_documented(answer)
     assert answer.status == 401
     for column in ("session.id", "application.name", "account.name"):

@@ -17,9 +17,7 @@ async def can_start(system: System, name: str) -> bool:
 @pytest.mark.system(start_timeout=4.0, application={})
 async def test_a_start_whose_answer_is_lost_is_stopped_and_leaves_nothing(system: System) -> None:
     system.agent.after_start = system.agent.hang
-    answer = await system.start(id="lost", ports=PINS)
-    assert_error(answer, 420)
-    assert "Retry-After" in answer.headers
+    assert "Retry-After" in assert_error(await system.start(id="lost", ports=PINS), 420).headers
     await system.nothing_is_left()
     assert system.agent.stopped == [system.agent.started[0].internal_id]
     assert system.agent.sessions == {}

@@ -296,8 +296,7 @@ async def test_without_the_scope_a_call_is_refused_and_changes_nothing(
         objects = await _objects(world, route, account)
         before = await world.written()
         for (token, status), (name, _) in itertools.product(refused.items(), objects):
-            answer = await ask(world, route, name, token)
-            assert_error(answer, status)
+            answer = assert_error(await ask(world, route, name, token), status)
             assert status == 401 or route.scope in answer.json["details"]
         assert await world.written() == before
 
@@ -313,8 +312,7 @@ async def test_the_scope_alone_reaches_the_callers_own_objects_and_no_others(
         token = await world.token(account, scope)
         for name, status in await _objects(world, route, account):
             before = await world.written()
-            answer = await ask(world, route, name, token)
-            assert answer.status == status, answer.text
+            answer = (await ask(world, route, name, token)).expect(status)
             if status == 404:
                 assert_error(answer, 404)
                 assert status in route.errors

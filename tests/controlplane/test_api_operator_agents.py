@@ -261,7 +261,6 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
 
 
 async def test_a_late_report_of_a_removed_agent_creates_no_session(system: Operated) -> None:
-    """A report sent when the agent was removed is not adopted."""
     await system.make_application()
     assert (await system.start(id="s")).status == 201
     owner = next(agent for agent in system.agents if agent.live)

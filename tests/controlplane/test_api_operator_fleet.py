@@ -155,16 +155,13 @@ async def test_objects_that_are_not_declared_survive_a_restart(system: Operated)
         assert_error(await system.ask("DELETE", f"{thing}/made"), 404)
 
 
-async def test_invalid_names_are_refused(system: Operated) -> None:
+async def test_invalid_names_and_registries_are_refused(system: Operated) -> None:
     for thing in THINGS:
         field = {"node-pool": "nodePool"}.get(thing, thing)
         for name in ("a%2Fb", "%20", "x" * 129, "caf%C3%A9", "a%00b"):
             assert_error(await system.put(thing, name), 422, field)
             assert_error(await system.ask("DELETE", f"{thing}/{name}"), 404)
-
-
-async def test_invalid_registries_are_refused(system: Operated) -> None:
-    """The model's rules are tested in tests/controlplane/test_body_properties."""
+    # The model's rules are tested in tests/controlplane/test_body_properties.
     rests = ("é", AUTHORITY[:300], "-----BEGIN PRIVATE KEY-----", "\n" * 2**16)
     for ca in ("x", " ", AUTHORITY[:300], *(AUTHORITY + rest for rest in rests)):
         assert_error(

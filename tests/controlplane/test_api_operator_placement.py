@@ -200,9 +200,7 @@ async def test_unknown_names_are_404_as_for_starts_and_bad_queries_422(system: E
         ({"location": "elsewhere"}, "region"),
         ({"version": "v9"}, "tag"),
     ):
-        answer = await system.ask(**query)
-        assert_error(answer, 404)
-        assert answer.json["message"] == f"{kind} not found"
+        assert assert_error(await system.ask(**query), 404).json["message"] == f"{kind} not found"
     for field, value in (
         ("image", ""),
         *((f"ports{port}", "25000") for port in ("[1/udp]", "[7777/tcp]", "[7777]", "")),

@@ -113,11 +113,9 @@ async def test_paths_of_players_do_not_shadow_session_ids(system: System) -> Non
         found = await system.call("GET", f"/session/{path}")
         assert (found.status, found.json["id"]) == (200, path.replace("%2F", "/"))
     for path, allowed in (("join", "PUT"), ("leave", "DELETE")):
-        wrong = await system.call("GET", f"/session/player/{path}")
-        assert_error(wrong, 405)
+        wrong = assert_error(await system.call("GET", f"/session/player/{path}"), 405)
         assert wrong.headers["Allow"] == allowed
-    wrong = await system.call("PUT", "/session/player%2Fjoin", json={})
-    assert_error(wrong, 405)
+    wrong = assert_error(await system.call("PUT", "/session/player%2Fjoin", json={}), 405)
     assert set(wrong.headers["Allow"].split(",")) == {"GET", "DELETE"}
     assert_error(await system.call("DELETE", "/session/player/leave"), 422, "body")
     assert (await system.call("DELETE", "/session/player%2Fleave")).status == 204

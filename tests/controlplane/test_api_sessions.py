@@ -127,9 +127,7 @@ async def test_any_id_can_be_addressed(system: System) -> None:
 @pytest.mark.parametrize("reason", sorted(REFUSED_BY_ADMISSION))
 async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str) -> None:
     system.agent.before_start = refusing(reason.upper())
-    answer = await system.start(id="again")
-    assert_error(answer, 420)
-    assert "Retry-After" in answer.headers
+    assert "Retry-After" in assert_error(await system.start(id="again"), 420).headers
     await system.nothing_is_left()
     assert_error(await system.call("GET", "/session/again"), 404)
     assert await system.rows("SELECT 1 FROM unanswered") == []
@@ -139,8 +137,7 @@ async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str
 
 async def test_what_no_host_would_start_is_420_or_422_at_once(system: System) -> None:
     system.agent.before_start = refusing("IMAGE_CANNOT_RUN", "no such entrypoint")
-    answer = await system.start()
-    assert_error(answer, 420, details="no such entrypoint")
+    answer = assert_error(await system.start(), 420, details="no such entrypoint")
     assert "Retry-After" not in answer.headers
     assert len(system.agent.started) == 1
     system.agent.before_start = refusing("INVALID_ARGUMENT", "GAMEYE_HOST is reserved")

@@ -97,8 +97,7 @@ async def test_a_refusal_is_an_error_before_the_first_byte(
     monkeypatch.setattr("controlplane.api.operations.streams.FIRST_BYTE_WAIT", None)
     await system.call("DELETE", "/session/s")
     system.agent.before_logs = system.agent.before_artifact = refusing(reason)
-    answer = await system.call("GET", path)
-    assert_error(answer, status)
+    answer = assert_error(await system.call("GET", path), status)
     assert ("Retry-After" in answer.headers) == (reason == "NO_CAPACITY")
 
 

@@ -129,9 +129,7 @@ def test_reading_a_body_takes_a_bounded_number_of_calls(model: type[Body]) -> No
 
 async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: System) -> None:
     body = {"location": "local", "image": "game", "args": [1] * 500, "env": {"": "x"}, "x": 1}
-    refused = await system.call("POST", "/session", json=body)
-    assert_error(refused, 422)
-    answer = refused.json
+    answer = assert_error(await system.call("POST", "/session", json=body), 422).json
     assert answer["message"].startswith("cannot accept the request: env.: a name must not")
     assert [one["field"] for one in answer["violations"][:2]] == ["env.", "args[0]"]
     assert (len(answer["violations"]), answer["violationCount"]) == (MAX_VIOLATIONS, 502)
@@ -145,8 +143,7 @@ async def test_properties_of_an_object_are_limited(
     system: System, unknown: int, violations: int
 ) -> None:
     body = {"location": "local", "image": "game"} | {str(n): 1 for n in range(unknown)}
-    refused = await system.call("POST", "/session", json=body)
-    assert_error(refused, 422)
+    refused = assert_error(await system.call("POST", "/session", json=body), 422)
     assert len(refused.json["violations"]) == violations
 
 
@@ -160,6 +157,5 @@ async def test_a_refusal_is_small(system: System) -> None:
         b'{"' + b"x" * (MAX_BODY - 100) + b'":1}',
         b"{" + b",".join(b'"%s%d":1' % (b"\x7f" * 9000, n) for n in range(99)) + b"}",
     ):
-        refused = await system.call("POST", "/session", data=body)
-        assert_error(refused, 422)
+        refused = assert_error(await system.call("POST", "/session", data=body), 422)
         assert len(refused.body) <= MAX_ANSWER, body[:100]

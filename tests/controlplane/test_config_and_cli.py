@@ -86,14 +86,6 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
         load(tmp_path, text)
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Path:
-    path = tmp_path / "controlplane.toml"
-    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
-    path.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
-    return path
-
-
 def test_a_port_that_is_taken_is_reported_in_one_line(
     settings: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

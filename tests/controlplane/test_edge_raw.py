@@ -127,8 +127,7 @@ async def test_a_refusal_names_the_path_and_quotes_nothing(
     system: System, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    answer = await answered(system, data)
-    assert answer is not None
+    answer = await answered(system, data) or pytest.fail("closed")
     assert (answer.status, answer.headers["connection"]) == (400, "close")
     assert answer.json["path"] == "/a"
     assert b"QUOTED" not in answer.body

@@ -81,8 +81,7 @@ async def test_a_full_queue_refuses_at_once(system: System) -> None:
     gate = Gate(system.agent)
     asked = [await _begin(system, gate)]
     asked += [await _join(system, f"{number}") for number in range(MOST)]
-    refused = await system.start(id="late")
-    assert_error(refused, 420)
+    refused = assert_error(await system.start(id="late"), 420)
     assert int(refused.headers["Retry-After"]) >= 1
     assert "5 starts wait" in refused.json["details"]
     gate.open(9)

@@ -49,9 +49,7 @@ def without_answers(network: PrivateNetwork) -> Iterator[None]:
 
 
 async def test_an_echo_is_answered_dropped_or_finds_no_way(network: PrivateNetwork) -> None:
-    round_trip = await ping(network.address, 5.0)
-    assert round_trip is not None
-    assert 0 < round_trip < 5
+    assert 0 < (await ping(network.address, 5.0) or 0) < 5
     with without_answers(network):
         assert await ping(network.address, 0.05) is None
     assert await ping(network.address, 5.0) is not None

@@ -23,7 +23,7 @@ from tests.support.controlplane.system import Answer, System, assert_error
 DOCUMENT = openapi_document(ROUTES)
 
 
-def test_every_route_is_described_with_its_scope_and_errors() -> None:
+def test_every_route_is_described_with_its_errors_and_scope_or_needs_no_token() -> None:
     described = {
         (method.upper(), path): operation
         for path, methods in DOCUMENT["paths"].items()
@@ -43,7 +43,7 @@ def test_every_route_is_described_with_its_scope_and_errors() -> None:
         assert name in DOCUMENT["components"][kind]
 
 
-def test_queries_and_headers_of_requests_are_documented() -> None:
+def test_requests_are_documented_and_have_no_default_of_null() -> None:
     parameters = {p["name"]: p for p in DOCUMENT["paths"]["/session"]["get"]["parameters"]}
     assert set(parameters) == {"all", "location", "image", "tag", "host", "playerCount", "filter"}
     assert all(not parameter["required"] for parameter in parameters.values())
@@ -62,9 +62,11 @@ def test_queries_and_headers_of_requests_are_documented() -> None:
     assert answered["Location"]["required"]
     assert "required" not in answered["Preference-Applied"]
     assert "504" in start["responses"]
-
-
-def test_only_these_calls_need_no_token() -> None:
+    # openapi-typescript treats a property with a default as required.
+    body = DOCUMENT["components"]["schemas"]["StartBody"]
+    assert body["required"] == ["location", "image"]
+    assert all("default" not in schema for schema in body["properties"].values())
+    assert '"default": null' not in json.dumps(DOCUMENT)
     open_paths = {route.path for route in ROUTES if route.scope is None}
     assert open_paths == {"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/{file}"}
 
@@ -73,14 +75,6 @@ async def test_the_document_is_served(system: System) -> None:
     answer = (await system.call("GET", "/openapi.json", token="none")).expect(200)
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json == json.loads(json.dumps(DOCUMENT))
-
-
-def test_optional_properties_have_no_default_of_null() -> None:
-    """openapi-typescript treats a property with a default as required."""
-    start = DOCUMENT["components"]["schemas"]["StartBody"]
-    assert start["required"] == ["location", "image"]
-    assert all("default" not in schema for schema in start["properties"].values())
-    assert '"default": null' not in json.dumps(DOCUMENT)
 
 
 async def test_the_page_loads_only_the_files_of_its_list(system: System) -> None:
@@ -102,11 +96,8 @@ async def test_the_page_loads_only_the_files_of_its_list(system: System) -> None
         assert_error(await system.call("GET", f"/docs/{name}", token="none"), 404)
 
 
-async def test_the_page_is_read_at_startup_and_not_at_import(tmp_path: Path) -> None:
+async def test_the_page_is_read_at_startup_and_not_at_import(settings: Path) -> None:
     """Without its package everything can be imported, and `serve` reports what is missing."""
-    settings = tmp_path / "controlplane.toml"
-    listen = 'api_listen = "127.0.0.1:0"\nenrol_listen = ""\nmetrics_listen = ""\n'
-    settings.write_text(f'state_dir = "{tmp_path}/state"\n{listen}')
     program = (
         "import sys; sys.modules['swagger_ui'] = None; import controlplane.app.control_plane\n"
         "print('imported', file=sys.stderr)\n"

@@ -82,8 +82,7 @@ async def test_answers_without_waiting_unless_a_header_prefers_it(system: System
 
 
 async def test_session_not_ready_in_time_is_stopped(system: System) -> None:
-    answer = await start(system, "match", "wait=1")
-    assert_error(answer, 504, details="match")
+    answer = assert_error(await start(system, "match", "wait=1"), 504, details="match")
     assert "not bound in time" in answer.json["details"]
     assert APPLIED not in answer.headers
     assert await system.status_of("match") == "exited"

@@ -83,8 +83,7 @@ async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: P
         async with hanging_joins(system, 1) as joins:
             both = [asyncio.create_task(system.call("GET", "/session/m")) for _ in range(2)]
             done, (waiting,) = await asyncio.wait(both, return_when="FIRST_COMPLETED")
-            refused = done.pop().result()
-            assert_error(refused, 503)
+            refused = assert_error(done.pop().result(), 503)
             assert refused.headers["Retry-After"] == "1"
             assert refused.json["message"] == "too many requests of this account are in progress"
             assert_error(await system.call("PUT", "/warm-pool/x/y", token=reader, json=[]), 503)
@@ -148,8 +147,7 @@ async def test_a_body_that_is_on_its_way_takes_no_slot(tmp_path: Path) -> None:
             await wire.reader.readline()
             assert (await system.join("soon")).status == 200
             wire.send(body)
-            answer = await wire.answer()
-        assert answer is not None
+            answer = await wire.answer() or pytest.fail("closed")
         assert answer.json["players"] == ["soon", "late"]
 
 

@@ -109,10 +109,9 @@ def test_a_list_by_labels_looks_at_the_rows_that_have_the_first(db: Database) ->
     session, _, labelled, *others = _plan(db, list_query(wanted, "x", "y"))
     assert "session USING INDEX sqlite_autoindex_session_2 (account=? AND id=?)" in session
     assert f"live_label USING {LABELLED} AND session>? AND session<?)" in labelled
-    found = [step for step in others if "CORRELATED" not in step]
-    assert len(found) == 1
-    assert "live_label" in found[0]
-    assert "session=?" in found[0]
+    (found,) = (step for step in others if "CORRELATED" not in step)
+    assert "live_label" in found
+    assert "session=?" in found
     portion = _plan(db, portion_query(wanted, "x"))
     assert any(f"live_label USING {LABELLED} AND session>?)" in step for step in portion)
     assert not any("TEMP B-TREE" in step for step in portion)

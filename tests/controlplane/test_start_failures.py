@@ -29,8 +29,7 @@ async def system(system: System) -> System:
 async def test_a_start_that_every_host_fails_names_the_reason(system: Scraped) -> None:
     for agent in system.agents:
         agent.before_start = BROKEN
-    answer = await system.start()
-    assert_error(answer, 420, details=CAUSE)
+    answer = assert_error(await system.start(), 420, details=CAUSE)
     assert "room" not in answer.json["details"]
     assert int(answer.headers["Retry-After"]) > 0
     scrape = await system.scrape()

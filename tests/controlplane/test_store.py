@@ -54,12 +54,10 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
         batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
         await asyncio.sleep(0)
     results = await asyncio.gather(*batch, return_exceptions=True)
-    assert results[0] == "a"
-    assert isinstance(results[1], ConflictError)
-    assert isinstance(results[2], StoreError)
-    assert results[3] == "b"
-    assert resolved == ["a", "b"]
-    assert await _names(store) == ["a", "b"]
+    assert [results[0], *map(type, results[1:3]), results[3]] == [
+        *("a", ConflictError, StoreError, "b")
+    ]
+    assert resolved == await _names(store) == ["a", "b"]
 
 
 async def test_waiting_transactions_share_one_commit(store: Store) -> None:

@@ -33,9 +33,7 @@ def image_of(system: System, digest: str) -> str:
 
 async def assert_refused(system: System, status: int, why: str) -> None:
     """Check that the tag is not enabled, and why, and that the host received nothing."""
-    answer = await system.enable_tag()
-    assert_error(answer, status)
-    assert why in answer.text
+    assert why in assert_error(await system.enable_tag(), status).text
     assert (await system.rows("SELECT * FROM tag"), system.agent.pulled) == ([], [])
 
 

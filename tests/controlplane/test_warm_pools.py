@@ -489,11 +489,8 @@ async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
             await answered.wait()
         return found
 
-    async def wait_for_report(*_: object) -> None:
-        await reported.wait()
-
     monkeypatch.setattr(Reports, "write", late)
-    system.agent.after_claim = wait_for_report
+    system.agent.after_claim = lambda *_: reported.wait()
     assert (await system.start(id="x")).status == 201
     answered.set()
     await eventually(lambda: system.is_confirmed("x"))

@@ -27,7 +27,7 @@ _LIVE = {
     agent_pb2.STATE_SHUTTINGDOWN,
 }
 
-Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[None]]
+Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[object]]
 
 
 async def refuse(

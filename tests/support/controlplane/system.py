@@ -452,10 +452,10 @@ def assert_error_form(body: Any, status: int) -> None:
 
 def assert_error(
     answer: Answer, status: int, *fields: str, details: str = "", whole: str | None = None
-) -> None:
+) -> Answer:
     """Check that an answer is an ErrorResponse of `status` with violations of exactly `fields`.
 
-    Its details contain `details` and, if given, equal `whole`.
+    Its details contain `details` and, if given, equal `whole`. Returns the answer.
     """
     assert answer.status == status, answer.text
     body = answer.json
@@ -468,3 +468,4 @@ def assert_error(
     if fields:
         assert [violation["field"] for violation in body["violations"]] == list(fields)
         assert all(violation["description"] for violation in body["violations"])
+    return answer

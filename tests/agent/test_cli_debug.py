@@ -146,9 +146,6 @@ async def test_reports_unknown_session_in_one_line(host: WholeAgent) -> None:
     assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith("tiltyard-agent: there is no session '")
     assert refused.stderr.removesuffix("\n").isprintable()
-
-
-async def test_rejects_arguments_that_are_not_utf8(host: WholeAgent) -> None:
     refused = await host.run("inspect", "\udcff")
     assert refused.exit_code == 2
     assert "it is not UTF-8" in refused.stderr

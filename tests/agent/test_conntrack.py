@@ -200,7 +200,7 @@ async def flushing() -> Any:
     await flushing.close()
 
 
-async def test_flushes_only_udp_ports(
+async def test_flushes_only_udp_ports_and_starts_that_wait_share_one_list(
     flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[conntrack.Flows]] = []
@@ -210,13 +210,7 @@ async def test_flushes_only_udp_ports(
     twice = [Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)]
     await flushing.forget([TCP, UDP, *twice], forwarded=False)
     assert asked == [sorted(UNFORWARDED + conntrack.flows_of(20002, forwarded=False))]
-
-
-async def test_starts_that_wait_share_one_list(
-    flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[conntrack.Flows]] = []
-    monkeypatch.setattr(conntrack, "forget_flows", asked.append)
+    asked.clear()
     ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
     await asyncio.gather(*(flushing.forget([port], forwarded=True) for port in ports))
     [flows] = asked

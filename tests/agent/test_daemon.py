@@ -63,16 +63,12 @@ def engine() -> FakeEngine:
     return engine
 
 
-async def test_socket_is_private_to_owner_and_group(tmp_path: Path, engine: FakeEngine) -> None:
-    async with serving(tmp_path, engine) as (_, agent):
-        assert stat.S_IMODE(agent.config.socket.stat().st_mode) == 0o660
-        assert stat.S_IMODE(agent.config.socket.parent.stat().st_mode) & 0o007 == 0
-
-
-async def test_second_agent_does_not_replace_socket_of_the_first(
+async def test_socket_is_private_and_a_second_agent_does_not_replace_it(
     tmp_path: Path, engine: FakeEngine
 ) -> None:
-    async with serving(tmp_path, engine) as (stub, _):
+    async with serving(tmp_path, engine) as (stub, agent):
+        assert stat.S_IMODE(agent.config.socket.stat().st_mode) == 0o660
+        assert stat.S_IMODE(agent.config.socket.parent.stat().st_mode) & 0o007 == 0
         with pytest.raises(RuntimeError, match="another agent serves on"):
             await an_agent(tmp_path, engine, "other").start()
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
@@ -201,19 +197,16 @@ async def test_notifies_ready_watchdog_and_stopping(tmp_path: Path) -> None:
     config = WholeAgent(tmp_path, "agent").config
     with a_manager(str(tmp_path / "notify")) as manager:
 
-        def has(state: str) -> Callable[[], bool]:
-            def is_sent() -> bool:
-                states.extend(manager.received())
-                return state in states
-
-            return is_sent
+        def has(state: str) -> bool:
+            states.extend(manager.received())
+            return state in states
 
         supervision = Supervision(manager.address, 10.0)
         daemon = Daemon(config, FakeEngine(), FakeClock(), all_ports_free, supervision=supervision)
         work = asyncio.create_task(daemon.run(), name="agent")
-        await until(has("READY=1"))
+        await until(lambda: has("READY=1"))
         assert daemon.serving.is_set()
-        await until(has("WATCHDOG=1"))
+        await until(lambda: has("WATCHDOG=1"))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         states.extend(manager.received())

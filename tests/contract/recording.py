@@ -61,8 +61,7 @@ async def record(folder: Path) -> None:
     else:
         path.write_bytes(files.SerializeToString(deterministic=True))
     with tempfile.TemporaryDirectory() as scratch:
-        exchanges = await _played(Path(scratch), files)
-    save(folder / EXCHANGES, exchanges)
+        save(folder / EXCHANGES, await _played(Path(scratch), files))
 
 
 async def _played(folder: Path, files: FileDescriptorSet) -> list[Exchange]:
@@ -102,8 +101,7 @@ async def _play(whole: WholeBehind) -> None:
     assert (await whole.call("DELETE", "/session/duel-2")).status == 204
     assert (await whole.call("GET", "/session/duel-3/report")).status == 200
     for path, status in (("/data", 200), ("/none", 404)):
-        answer = await whole.call("GET", f"/artifacts?session=duel-3&path={path}")
-        assert answer.status == status, answer.text
+        (await whole.call("GET", f"/artifacts?session=duel-3&path={path}")).expect(status)
     await whole.restart()
     assert await whole.status_of("match ü") == "running"
 

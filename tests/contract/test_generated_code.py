@@ -85,28 +85,18 @@ def test_every_element_has_a_comment(files: list[FileDescriptorProto]) -> None:
         assert uncommented(file) == [elements[0].span[0] + 1]
 
 
-def test_zero_values_say_that_nothing_was_set(files: list[FileDescriptorProto]) -> None:
-    for file in files:
-        for enum in enums(file):
-            assert enum.value[0].number == 0
-            assert enum.value[0].name == f"{screaming(enum.name)}_UNSPECIFIED"
-            assert all(v.name.startswith(f"{screaming(enum.name)}_") for v in enum.value)
-
-
-def test_every_method_has_a_request_and_a_response_of_its_own(
-    files: list[FileDescriptorProto],
-) -> None:
-    for file in files:
-        for service in file.service:
-            for method in service.method:
-                prefix = f".{file.package}.{method.name}"
-                assert method.input_type == f"{prefix}Request"
-                assert method.output_type == f"{prefix}Response"
-
-
-def test_packages_are_versioned_and_stand_in_their_folder(
+def test_packages_methods_and_enums_are_named_as_buf_standard_asks(
     files: list[FileDescriptorProto],
 ) -> None:
     for file in files:
         assert file.package == Path(file.name).parent.as_posix().replace("/", ".")
         assert re.search(r"\.v\d+$", file.package)
+        for enum in enums(file):
+            assert enum.value[0].number == 0
+            assert enum.value[0].name == f"{screaming(enum.name)}_UNSPECIFIED"
+            assert all(v.name.startswith(f"{screaming(enum.name)}_") for v in enum.value)
+        for service in file.service:
+            for method in service.method:
+                prefix = f".{file.package}.{method.name}"
+                assert method.input_type == f"{prefix}Request"
+                assert method.output_type == f"{prefix}Response"

@@ -21,7 +21,7 @@ from controlplane.storage.tables.accounts import Caller
 from tests.flow.enrolled import Enrolling
 from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
-from tests.support.controlplane.system import assert_error, eventually
+from tests.support.controlplane.system import assert_error, eventually, eventually_equals
 from tests.support.fake_clock import AheadClock
 from tests.support.hold import Hold, held_before
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -398,9 +398,5 @@ async def test_host_that_enrols_again_disconnects_a_thief(system: Rotating) -> N
         assert await answers(thief)  # it still trusts the stolen key
         await system.enrol(host, await system.token_again("host-1"))
         await system.reaches("host-1", "ready")
-
-        async def is_refused() -> bool:
-            return not await answers(thief)
-
-        await eventually(is_refused)
+        await eventually_equals(lambda: answers(thief), False)
     await system.reaches("host-1", "ready")

@@ -105,8 +105,7 @@ class SomeKernel:
     """This machine's kernel; counts requests by kind."""
 
     def __init__(self, kernel: socket.socket) -> None:
-        self._kernel = kernel
-        self.recv = kernel.recv
+        self._kernel, self.recv = kernel, kernel.recv
         self.asked = Counter[int]()
 
     def send(self, data: bytes) -> None:

@@ -76,7 +76,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_checks_host_without_engine_and_agent(tmp_path: Path) -> None:
+def test_checks_host_without_engine_and_agent_and_prints_lines_or_json(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -88,9 +88,6 @@ def test_checks_host_without_engine_and_agent(tmp_path: Path) -> None:
     assert re.fullmatch("[0-9]+ OK, [0-9]+ WARN, 2 FAIL", lines[-1])
     assert all(line.isprintable() for line in lines)
     assert {path.name for path in tmp_path.iterdir()} == {"agent.toml"}  # nothing was created
-
-
-def test_prints_json(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor", "--json")
     assert result.exit_code == 1
     answer = json.loads(result.stdout)

@@ -91,20 +91,14 @@ async def _all(stream: AsyncIterator[Any]) -> list[Any]:
     return found
 
 
-def _start(client: AgentClient, request: bytes) -> Awaitable[Any]:
-    internal_id = pb.StartSessionRequest.FromString(request).internal_id
-    return client.start_session(internal_id, SPEC, TIMEOUT)
-
-
-def _stop(client: AgentClient, request: bytes) -> Awaitable[Any]:
-    internal_id = pb.StopSessionRequest.FromString(request).internal_id
-    return client.stop_session(internal_id, TIMEOUT, discard=False)
-
-
 ASKED: dict[str, Callable[[AgentClient, bytes], Awaitable[Any] | AsyncIterator[Any]]] = {
     "Watch": lambda client, _: client.watch("", 0),
-    "StartSession": _start,
-    "StopSession": _stop,
+    "StartSession": lambda client, request: client.start_session(
+        pb.StartSessionRequest.FromString(request).internal_id, SPEC, TIMEOUT
+    ),
+    "StopSession": lambda client, request: client.stop_session(
+        pb.StopSessionRequest.FromString(request).internal_id, TIMEOUT, discard=False
+    ),
     "StreamLogs": lambda client, _: client.stream_logs("any", follow=False),
     "GetReport": lambda client, _: client.get_report("any"),
     "FetchArtifact": lambda client, _: client.fetch_artifact("any", "/any"),

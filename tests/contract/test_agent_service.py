@@ -168,7 +168,7 @@ async def test_a_host_reports_its_pools(stub: Any) -> None:
         assert list(host.warm_pools) == [pb.WarmPool(pool_id=POOL, revision=revision, size=size)]
 
 
-async def test_an_order_or_a_claim_that_does_not_fit_is_refused(stub: Any) -> None:
+async def test_what_does_not_fit_or_is_of_an_unknown_session_is_refused(stub: Any) -> None:
     for order in (
         pb.SetWarmPoolRequest(pool_id="x", revision=1),
         pb.SetWarmPoolRequest(pool_id=POOL, revision=1, size=1),
@@ -184,9 +184,6 @@ async def test_an_order_or_a_claim_that_does_not_fit_is_refused(stub: Any) -> No
         pb.Claim(internal_id=an_id(), identity=identity, request_json="{"),
     ):
         assert reason_of(await claimed(stub, claim)) == "INVALID_ARGUMENT"
-
-
-async def test_unknown_sessions_are_not_found(stub: Any) -> None:
     for method, request in (
         ("StopSession", pb.StopSessionRequest(internal_id=an_id())),
         ("StreamLogs", pb.StreamLogsRequest(internal_id=an_id())),
@@ -197,11 +194,9 @@ async def test_unknown_sessions_are_not_found(stub: Any) -> None:
 
 
 async def test_a_list_comes_in_pages(stub: Any) -> None:
-    ids = []
-    for _ in range(5):
-        request = start_request()
+    requests = [start_request() for _ in range(5)]
+    for request in requests:
         await stub.StartSession(request)
-        ids.append(request.internal_id)
     found, token = [], ""
     while True:
         page = await stub.ListSessions(pb.ListSessionsRequest(page_size=2, page_token=token))
@@ -209,7 +204,7 @@ async def test_a_list_comes_in_pages(stub: Any) -> None:
         token = page.next_page_token
         if not token:
             break
-    assert found == ids
+    assert found == [request.internal_id for request in requests]
     malformed = pb.ListSessionsRequest(page_token="x~")
     assert await refused(stub.ListSessions(malformed)) == "INVALID_ARGUMENT"
 

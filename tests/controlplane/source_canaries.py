@@ -103,8 +103,7 @@ class Sources:
     """
 
     def __init__(self, system: System) -> None:
-        self._system = system
-        self._numbers = count()
+        self._system, self._numbers = system, count()
 
     async def edit(self, **changes: str) -> tuple[Answer, Answer]:
         """Create an application with these fields, and change `game` to have them."""

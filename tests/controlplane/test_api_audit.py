@@ -131,7 +131,7 @@ async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(
     assert await audit(system) == before
 
 
-async def test_filters_and_pages(system: System) -> None:
+async def test_filters_and_pages_of_100_events_unless_more_are_requested(system: System) -> None:
     probes = [
         ("probe.made", "alice", "one", "a"),
         ("probe.ended", "alice", "two", "a"),
@@ -173,9 +173,6 @@ async def test_filters_and_pages(system: System) -> None:
         "object": "c",
         "data": {},
     }
-
-
-async def test_a_page_has_100_events_unless_more_are_requested(system: System) -> None:
     await write(system, *((n / 1000, "p.q", "", Actor("x"), "o") for n in range(1100)))
     assert len(await audit(system)) == 100
     assert len(await audit(system, "limit=1000")) == 1000

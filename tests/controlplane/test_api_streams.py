@@ -113,10 +113,8 @@ async def report(system: System, session: str = "s") -> Answer:
     return await system.call("GET", f"/session/{session}/report")
 
 
-def at(milliseconds: int) -> Timestamp:
-    time = Timestamp()
-    time.FromMilliseconds(milliseconds)
-    return time
+def at(seconds: int) -> Timestamp:
+    return Timestamp(seconds=seconds)
 
 
 async def test_a_report_has_the_hosts_data(system: System) -> None:
@@ -127,25 +125,25 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
             state=agent_pb2.STATE_EXITED,
             end_reason=agent_pb2.END_REASON_OOM,
             detail="as it is",
-            create_time=at(1000),
-            end_time=at(9000),
+            create_time=at(1),
+            end_time=at(9),
             exit_code=137,
             signal=9,
             oom_killed=True,
             restart_count=7,
             failed_runs=[
                 agent_pb2.FailedRun(
-                    start_time=at(2000),
-                    end_time=at(3000),
+                    start_time=at(2),
+                    end_time=at(3),
                     exit_code=0,
                     oom_killed=True,
                     restart_delay=Duration(seconds=1, nanos=500_000_000),
                 ),
-                agent_pb2.FailedRun(end_time=at(4000), restart_delay=Duration(seconds=60)),
+                agent_pb2.FailedRun(end_time=at(4), restart_delay=Duration(seconds=60)),
             ],
             timeline=[
-                agent_pb2.Moment(state=agent_pb2.STATE_CREATED, time=at(1000)),
-                agent_pb2.Moment(state=agent_pb2.STATE_EXITED, time=at(9000)),
+                agent_pb2.Moment(state=agent_pb2.STATE_CREATED, time=at(1)),
+                agent_pb2.Moment(state=agent_pb2.STATE_EXITED, time=at(9)),
             ],
             cpu_time=Duration(seconds=2, nanos=250_000_000),
             peak_memory_bytes=2**40,

@@ -171,8 +171,7 @@ class Flood:
     """An endless log; counts the bytes that were read until reading ends."""
 
     def __init__(self) -> None:
-        self.given = 0
-        self.ended = False
+        self.given, self.ended = 0, False
 
     def __iter__(self) -> Iterator[bytes]:
         try:

@@ -147,8 +147,7 @@ async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path)
         full.before_start = refusing("NO_CAPACITY")
         links: list[Any] = system.control_plane.fleet.hosts
         await eventually(lambda: all(link.report.start_slots == 1 for link in links))
-        first = await _begin(system, gate)
-        second = await _join(system, "second")
+        first, second = await _begin(system, gate), await _join(system, "second")
         gate.open(9)
         assert [(await first).status, (await second).status] == [201, 201]
         assert gate.begun == ["first", "second"]

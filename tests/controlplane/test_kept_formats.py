@@ -40,15 +40,13 @@ class Kept(System):
 
     def __init__(self, folder: Path, schema: str) -> None:
         super().__init__(folder, agents=0, node_pools=("default", "big"))
-        self.schema = schema
-        self.known = known_of(schema)
+        self.schema, self.known = schema, known_of(schema)
         self.clock = AheadClock(wall_ahead=self.known["now_ms"] / 1000 - time.time())
 
     async def _start_parts(self) -> None:
         put_back(self.schema, self.folder / "state")
         await super()._start_parts()
-        self.tokens = self.known["tokens"]
-        self.operator_token = self.known["tokens"]["operator"]
+        self.tokens, self.operator_token = self.known["tokens"], self.known["tokens"]["operator"]
 
 
 def known_of(schema: str) -> Any:

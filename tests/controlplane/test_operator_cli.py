@@ -107,7 +107,7 @@ async def test_tokens(system: Operated) -> None:
     assert row["ID"] in await system.ok("token", "list", "--all")
 
 
-async def test_regions(system: Operated) -> None:
+async def test_regions_node_pools_and_registries(system: Operated) -> None:
     assert await system.ok("region", "create", "eu") == ""
     assert await system.ok("region", "list") == (
         "NAME       IN SETTINGS  APPLICATIONS  AGENTS\n"
@@ -120,9 +120,6 @@ async def test_regions(system: Operated) -> None:
     assert await system.ok("region", "delete", "eu") == ""
     refused = await system.refused("region", "delete", "local")
     assert refused.startswith("cannot delete the region: the settings file declares")
-
-
-async def test_node_pools_and_registries(system: Operated) -> None:
     assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
     pool = ["big", "spread", "no", "no", "0", "0"]
     assert cells(await system.ok("node-pool", "list"))[1] == pool

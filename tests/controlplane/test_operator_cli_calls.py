@@ -193,8 +193,7 @@ async def test_reports_a_timeout(api: Commands) -> None:
 async def test_reports_an_unexpected_response(
     api: Commands, status: int, text: str, reported: str
 ) -> None:
-    body = text.encode("utf-8", "surrogateescape")
-    headers = {"Location": f"{api.url}/elsewhere"}
+    body, headers = text.encode("utf-8", "surrogateescape"), {"Location": f"{api.url}/elsewhere"}
     api.answers[LIST] = lambda: web.Response(status=status, body=body, headers=headers)
     assert_fails(await api.regions(), reported)
     assert [path for _, path, _ in api.requests] == ["/operator/region"]

@@ -108,8 +108,7 @@ async def _gone(system: System, image: str) -> None:
 
 
 async def test_only_the_newest_tags_stay(system: System) -> None:
-    first = await system.make_application(tagKeep=2)
-    second = await system.enable("v2")
+    first, second = await system.make_application(tagKeep=2), await system.enable("v2")
     third = await system.enable("v3")
     await _gone(system, first)
     for agent in system.agents:
@@ -122,8 +121,7 @@ async def test_only_the_newest_tags_stay(system: System) -> None:
 
 
 async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> None:
-    first = await system.make_application(tagKeep=2)
-    second = await system.enable("v2")
+    first, second = await system.make_application(tagKeep=2), await system.enable("v2")
     assert await system.enable("v1") == first
     third = await system.enable("v3")
     await _gone(system, second)
@@ -137,8 +135,7 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
 async def test_smaller_tag_keep_withdraws_at_once_and_leaves_other_images(system: System) -> None:
     foreign = "ghcr.io/somebody/else@sha256:" + "e" * 64
     system.agent.add_image(foreign)
-    first = await system.make_application(tagKeep=3)
-    second = await system.enable("v2")
+    first, second = await system.make_application(tagKeep=3), await system.enable("v2")
     (await system.edit(tagKeep=1)).expect(204)
     await _gone(system, first)
     assert set(system.agent.images) == {foreign, second}

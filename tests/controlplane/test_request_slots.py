@@ -269,8 +269,7 @@ async def test_any_task_of_a_request_releases_its_slot() -> None:
 
 async def test_fewer_are_worked_on_while_others_call() -> None:
     slots = RequestSlots(Instant(), at_once=3, at_once_shared=1)
-    alice = [await slots.take("alice") for _ in range(3)]
-    bob = await slots.take("bob")
+    alice, bob = [await slots.take("alice") for _ in range(3)], await slots.take("bob")
     waiting = [asyncio.create_task(slots.take("alice")) for _ in range(2)]
     for slot in alice:
         await asyncio.sleep(0)

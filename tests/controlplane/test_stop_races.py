@@ -61,8 +61,7 @@ class Race:
     """DELETEs that are repeated until 204, and a concurrent POST of the same id."""
 
     def __init__(self, system: System) -> None:
-        self._starts = system.control_plane.starts
-        self._stops = system.control_plane.sessions
+        self._starts, self._stops = system.control_plane.starts, system.control_plane.sessions
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self.answers: Counter[str] = Counter()
 

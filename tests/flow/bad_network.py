@@ -66,8 +66,7 @@ class Line:
         self._loop = loop
         self._service: AgentService | None = None
         self._program: object = None
-        self._cut = False
-        self._broken = loop.create_future()
+        self._cut, self._broken = False, loop.create_future()
         self.fates: deque[Fate] = deque()  # The fates of the next starts and stops
 
     def connect(self, service: AgentService, program: object) -> None:
@@ -161,7 +160,8 @@ class Line:
             raise _unavailable()
         handler = getattr(self._service, method)(request, _Context())
         task = self._loop.spawn(self._program, handler, method)
-        task.add_done_callback(_look_at)  # the caller may be gone
+        # The caller may be gone.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
     async def _deliver_late(self, method: str, request: Any) -> None:
@@ -228,11 +228,6 @@ class MemoryClient(AgentClient):
     def _dial(self, credentials: Credentials | None) -> None:
         self._channel = cast("Any", None)
         self._stub = cast("Any", _Stub(self._line, self._alive))
-
-
-def _look_at(done: asyncio.Task[Any]) -> None:
-    if not done.cancelled():
-        done.exception()
 
 
 def _unavailable() -> AioRpcError:

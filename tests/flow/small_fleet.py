@@ -111,8 +111,7 @@ class Box:
     """A host: a lasting engine and disk, and an agent that comes and goes."""
 
     def __init__(self, loop: VirtualLoop, folder: Path, name: str, skew: float) -> None:
-        self.name = name
-        self.line = Line(loop)
+        self.name, self.line = name, Line(loop)
         self._loop, self._folder = loop, folder
         self._clock = cast("Any", VirtualClock(loop, skew))
         self.engine = FakeEngine(self._clock)

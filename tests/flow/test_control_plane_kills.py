@@ -52,8 +52,7 @@ class Caller:
     def __init__(self, number: int, account: str, outlived: Outlived, chance: Random) -> None:
         self._name = f"{account}-{number}"
         self._account, self._outlived = account, outlived
-        self._chance = chance
-        self._numbers = itertools.count()
+        self._chance, self._numbers = chance, itertools.count()
         self._mine: list[str] = []  # The sessions that may live
         self.sessions: dict[Key, Session] = {}
         self.answers: Counter[str] = Counter()

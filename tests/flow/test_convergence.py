@@ -80,7 +80,9 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
     @rule(key=keys, fates=fates, pause=pauses)
     def stop(self, key: Key, fates: list[Fate], pause: float) -> None:
         self.spoil(fates)
-        self.deletes[self.control.stop(*key)] = self.internal_id_of(key)
+        sql = "SELECT account, id, internal_id FROM session WHERE ended_ms IS NULL"
+        found: dict[Key, str | None] = {row[:2]: row[2] for row in self.control.store.rows(sql)}
+        self.deletes[self.control.stop(*key)] = found.get(key)
         self.wait(pause)
 
     @rule(key=keys, fates=fates, pause=pauses)
@@ -265,11 +267,6 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
         if not box.is_up:
             return []
         return [each for each in box.live if each.internal_id not in self.invented]
-
-    def internal_id_of(self, key: Key) -> str | None:
-        sql = "SELECT account, id, internal_id FROM session WHERE ended_ms IS NULL"
-        found: dict[Key, str | None] = {row[:2]: row[2] for row in self.control.store.rows(sql)}
-        return found.get(key)
 
     def rows(self) -> set[Key]:
         return set(self.control.store.rows("SELECT account, id FROM session"))

@@ -79,8 +79,7 @@ class Host(FakeAgent):
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
         self.host.start_slots, self.host.free_sessions = SLOTS, ROOM
-        self.refusals = 0
-        self._admitted = 0
+        self.refusals, self._admitted = 0, 0
         self.before_start = self._take
 
     async def _take(self, _: Any, context: Any) -> None:

@@ -18,7 +18,7 @@ from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
 from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.kept_states import rows
-from tests.support.controlplane.system import eventually
+from tests.support.controlplane.system import eventually, eventually_equals
 from tests.support.fake_clock import AheadClock
 
 
@@ -98,12 +98,8 @@ async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) 
         await system.reaches(host.name, "ready")
     live, known = {"stays", "started since"}, "SELECT id FROM session"
     assert before <= {row[0] for row in await system.rows(known)}, "a 201 of before the backup"
-
-    async def is_back() -> bool:
-        running = f"{known} WHERE ended_ms IS NULL AND confirmed"
-        return {row[0] for row in await system.rows(running)} == live
-
-    await eventually(is_back)
+    back = f"{known} WHERE ended_ms IS NULL AND confirmed ORDER BY id"
+    await eventually_equals(lambda: system.rows(back), sorted((each,) for each in live))
     for session_id in live:
         assert await system.status_of(session_id) == "running"
     for session_id in ("stopped", "stopped since", "both since"):

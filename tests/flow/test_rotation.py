@@ -185,8 +185,7 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
     await system.rotate()  # so that its stream is on a former connection
     await system.all_move()
     await system.finish()
-    stolen = system.signer()
-    token = await system.token()
+    stolen, token = system.signer(), await system.token()
     system.control_plane.fleet.unreachable_after = 0.5
     status = await system.rotate(compromised=True)
     assert (status["former"], status["moved"]) == (None, 0)

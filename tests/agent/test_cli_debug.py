@@ -141,7 +141,7 @@ async def test_lists_ended_sessions_on_request(host: WholeAgent, engine: FakeEng
     assert cells(await host.ok("sessions", "--all"))[1][:2] == [FIRST, "exited: oom, code 137"]
 
 
-async def test_reports_unknown_session_in_one_line(host: WholeAgent) -> None:
+async def test_refuses_names_that_are_unknown_or_not_utf8(host: WholeAgent) -> None:
     refused = await host.run("inspect", HOSTILE)
     assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith("tiltyard-agent: there is no session '")

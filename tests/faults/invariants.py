@@ -88,7 +88,7 @@ def _containers_and_records(seen: Observation) -> Iterator[str]:
 
 
 def _ports(seen: Observation) -> Iterator[str]:
-    held = [port for session in _live(seen.sessions) for port in ports_of(session)]
+    held = [port for session in live(seen.sessions) for port in ports_of(session)]
     for port, count in Counter(held).items():
         if count > 1:
             yield f"I2: {port} is held {count} times"
@@ -98,7 +98,7 @@ def _ports(seen: Observation) -> Iterator[str]:
     published = [port for each in alive for port in each.ports]
     bridged = [
         port
-        for session in _live(seen.sessions)
+        for session in live(seen.sessions)
         if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
         for port in ports_of(session, published=True)
     ]
@@ -197,7 +197,8 @@ def ports_of(session: Session, *, published: bool = False) -> list[Address]:
     return [(port.protocol.value, number) for port in ports for number in port.taken]
 
 
-def _live(sessions: Iterable[Session]) -> Iterator[Session]:
+def live(sessions: Iterable[Session]) -> Iterator[Session]:
+    """Those that have their ports."""
     return (session for session in sessions if not session.state.ended)
 
 

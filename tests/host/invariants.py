@@ -55,6 +55,9 @@ def _observed(system: Machine) -> invariants.Observation:
     assert invariants.doubled(sessions) == []
     about = seen["status"]["host"]
     ports = 2 * (about["port_range_last"] - about["port_range_first"] + 1)
+    rules = led_by(seen["nat"])
+    if system.cuts:  # An engine keeps the rules of a container whose start the cut interrupted
+        rules &= {port for each in invariants.live(sessions) for port in invariants.ports_of(each)}
     return invariants.Observation(
         now=seen["now"],
         sessions=sessions,
@@ -68,7 +71,7 @@ def _observed(system: Machine) -> invariants.Observation:
         },
         ports=ports,
         free_ports=about["free_tcp_ports"] + about["free_udp_ports"],
-        rules=led_by(seen["nat"]),
+        rules=rules,
     )
 
 

@@ -47,6 +47,7 @@ class Machine(System):
         self._disk = Process("disk", self.folder / "disk.log")
         self._qemu = Process("qemu", self.folder / "console.log")
         self._agent: GuestAgent | None = None
+        self.cuts = 0  # How often its power was cut
 
     def _start(self) -> None:
         self._image = made_image()
@@ -72,6 +73,7 @@ class Machine(System):
         self._qemu.kill()
         self._agent.close()
         self._agent = None
+        self.cuts += 1
 
     def reboot(self) -> None:
         """Have systemd reboot until everything was started again."""

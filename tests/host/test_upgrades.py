@@ -1,5 +1,7 @@
 """Both programs of a whole machine are replaced while sessions are started and played."""
 
+from functools import partial
+
 import pytest
 
 from tests.docker.procedures import commands
@@ -48,11 +50,8 @@ def test_f55_what_was_uninstalled_can_be_installed_again(host: WholeHost) -> Non
     assert "sessions run here" in output
     host.client.request("DELETE", WARM_POOL).expect(204)
     host.end_all()
-    eventually(
-        lambda: not host.system.run(AGENT, "sessions", "--json"),
-        "all has ended",
-        patience=host.patience,
-    )
+    live = partial(host.system.run, AGENT, "sessions", "--json")
+    eventually(lambda: not live(), "all has ended", patience=host.patience)
     for line in (uninstall_agent, uninstall_control_plane):
         shell.type(line)
     for program in PROGRAMS:

@@ -230,11 +230,12 @@ def log_violations(
     runs, wrong = _runs(log), []
     for run in runs:
         numbers = run.numbers
+        streams = ([n for n in numbers if n % 2 == rest] for rest in (0, 1))
         lost = len(run.gaps) > may_lack or max(run.gaps, default=0) > _MOST_TAKEN
         if lost or len(set(numbers)) != len(numbers):
             places = ", ".join(f"{a} to {b}" for a, b in _breaks([0, *numbers])[:5])
             wrong.append(f"I8: lines of {internal_id} are lost or doubled: {places}")
-        elif any(own != sorted(own) for own in _by_stream(numbers)):
+        elif any(own != sorted(own) for own in streams):
             wrong.append(f"I8: lines of {internal_id} are out of order")
     whole = sum(not run.is_cut for run in runs)
     # A game may be ended before its first line.
@@ -272,10 +273,6 @@ def _last(runs: Sequence[_Run]) -> int:
 
 def _is_cut_at_its_end(log: bytes) -> bool:
     return log.rpartition(b"\n")[0].rpartition(b"\n")[2].startswith(_DROPPED)
-
-
-def _by_stream(run: Sequence[int]) -> tuple[list[int], list[int]]:
-    return [n for n in run if n % 2], [n for n in run if n % 2 == 0]
 
 
 def _breaks(run: Iterable[int]) -> list[tuple[int, int]]:

@@ -62,10 +62,6 @@ class Load:
             patience=self._host.patience,
         )
 
-    def runs_for(self, seconds: float) -> None:
-        """Let these seconds pass."""
-        self._over.wait(seconds)
-
     def _work(self) -> None:
         live: deque[str] = deque()
         played = time.monotonic()

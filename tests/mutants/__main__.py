@@ -18,6 +18,7 @@ from tests.mutants.table import Mutant, load
 from tests.support.harness import copy_sources
 
 LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
+TIMEOUT = 60  # Seconds of one test, unless it is marked: many hang with a defect
 PASSED, FAILED = 0, 1  # Exit codes of pytest; others say that the tests could not be run
 
 
@@ -26,7 +27,8 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
 
     Skipped tests of the real parts count as failed, as in CI.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    options = ["-q", "-x", "-p", "no:cacheprovider", f"--timeout={TIMEOUT}"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     environment = {
         **os.environ,
         "CI": "true",

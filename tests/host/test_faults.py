@@ -180,5 +180,5 @@ def _configure_engine(host: WholeHost, path: str, text: str) -> None:
 
 
 def _restart_engine(host: WholeHost) -> None:
-    host.system.run("systemctl", "reset-failed", "docker")  # So many restarts are not a failure
+    host.system.run("systemctl", "reset-failed", "docker")  # This many restarts are not a failure
     host.system.run("systemctl", "restart", "docker")

@@ -21,7 +21,8 @@ def test_mutant_fits_the_code_once_and_its_tests_exist(mutant: Mutant) -> None:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small source tree: a module, a test that looks at it, and one that does not."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading them takes seconds
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # loading all takes seconds
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     (tmp_path / "least.py").write_text("def least(a, b):\n    return min(a, b)\n")
     (tmp_path / "test_least.py").write_text(

@@ -76,14 +76,13 @@ class TestLife:
         assert await stage.engine.inspect(found.name) == found
         assert await stage.engine.list(stage.agent_id) == [found]
 
-    async def test_a_started_container_has_a_live_process(self, stage: Stage) -> None:
+    async def test_a_started_container_lives_and_is_not_started_again(self, stage: Stage) -> None:
         container = await running(stage)
         assert container.status is ContainerStatus.RUNNING
         assert container.process is not None
         assert container.start_time is not None
         assert container.end_time is container.exit_code is None
         assert await stage.engine.list(stage.agent_id) == [container]
-        # Starting what runs does nothing.
         assert await stage.engine.start(container.container) == container
         assert await stage.engine.inspect(container.container) == container
 

@@ -27,7 +27,7 @@ class Tombstones:
         loaded = await self._records.run(_load, self._records.tombstones_dir)
         now, wall, trusted = self._clock.boottime(), self._clock.time(), is_trusted(self._clock)
         # abs(): a clock that was set back must not prolong it.
-        self._made = {each: now - abs(wall - at) * trusted for each, at in loaded.items()}
+        self._made = {key: now - (abs(wall - at) if trusted else 0) for key, at in loaded.items()}
         await self._remove_old()
 
     def __contains__(self, internal_id: object) -> bool:

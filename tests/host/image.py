@@ -33,7 +33,7 @@ _FILES = {
     "var/.updated": "",
     # A journal that survives power cuts.
     "etc/systemd/journald.conf.d/test.conf": "[Journal]\nStorage=persistent\n",
-    # As told by DHCP or by its operator.
+    # Usually set by DHCP or by the operator.
     "etc/systemd/timesyncd.conf.d/test.conf": "[Time]\nNTP=time.example\n",
     # It would log each question whether a command has ended.
     "etc/systemd/system/qemu-guest-agent.service.d/test.conf": (

@@ -123,7 +123,7 @@ class DrainOrders:
             failed = partial(log.warning, "cannot set its drain")
             self.deliveries.start("drain", attempt=self._attempt, failed=failed)
 
-    def _is_clear(self, order: Drain) -> bool:
+    def _remaining_is_known(self, order: Drain) -> bool:
         """Return whether the remaining time of an order is known.
 
         After a boot, the clock may differ from that by which an earlier run set the deadline.
@@ -133,7 +133,7 @@ class DrainOrders:
     async def _attempt(self) -> None:
         while self.host.drain_pending:
             order = self.host.drain
-            if not self._is_clear(order):
+            if not self._remaining_is_known(order):
                 await self.clock.sleep(1.0)
                 continue
             await self.host.client.set_drain(order, self.clock.time())

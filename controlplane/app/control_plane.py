@@ -51,7 +51,7 @@ from controlplane.storage.tables import enrolment, sessions
 from controlplane.storage.tables.fleet import declare
 from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime import loop_lag
-from tiltyard.runtime.clock import Clock, SystemClock
+from tiltyard.runtime.clock import Clock, SystemClock, is_trusted
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings import host_and_port
@@ -218,6 +218,8 @@ class ControlPlane:
         """Serve until `stopping` is set or a process-critical loop fails."""
         try:
             await self._open_store()
+            if not is_trusted(self.clock):
+                log.warning("clock not synchronised: removals, renewals and drain orders may wait")
             lag = self._metrics.loop_lag.observe
             interval = self._config.latency_interval
             pinger = Pinger(self.fleet, interval=interval, clock=self.clock)

@@ -199,12 +199,13 @@ async def test_a_clock_far_ahead_does_not_stop_the_control_plane(
 
 
 async def test_a_wrong_clock_after_boot_removes_nothing_and_issues_nothing_that_lasts(
-    system: Enrolling,
+    system: Enrolling, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = await system.rows("SELECT * FROM event")
     system.clock = clock = BootingClock(wall_ahead=10 * 365 * 24 * 3600.0)
     await system.restart()
     of_wrong_time = system.control_plane.issuer.caller
+    assert "clock not synchronised" in caplog.text
     clock.wall_ahead = 0.0
     clock.synchronised = True
     await eventually(lambda: system.control_plane.issuer.caller is not of_wrong_time)

@@ -15,7 +15,7 @@ _TCP_RETRY = 0.02
 _PATIENCE = 15.0  # Seconds within which a game must answer; a bound for what is broken
 
 
-def udp_round_trip(host: str, port: int) -> float:
+def udp_round_trip(host: str, port: int, patience: float = _PATIENCE) -> float:
     """Send datagrams until the echo of one comes back; return the seconds from the first one.
 
     Raises TimeoutError when none came back.
@@ -26,7 +26,7 @@ def udp_round_trip(host: str, port: int) -> float:
         player.connect((host, port))
         player.settimeout(_RESEND)
         number = 0
-        while time.monotonic() - begin < _PATIENCE:
+        while time.monotonic() - begin < patience:
             number += 1
             try:
                 player.send(prefix + number.to_bytes(4))
@@ -36,7 +36,7 @@ def udp_round_trip(host: str, port: int) -> float:
                 time.sleep(_RESEND)
             except TimeoutError:
                 continue
-    raise TimeoutError(f"no datagram came back from {host}:{port} within {_PATIENCE:g} s")
+    raise TimeoutError(f"no datagram came back from {host}:{port} within {patience:g} s")
 
 
 def tcp_greeting(host: str, port: int) -> str:

@@ -148,9 +148,9 @@ def udp_port_of(made: Mapping[str, Any]) -> int:
     return int(port)
 
 
-def play_round(made: Mapping[str, Any]) -> None:
+def play_round(made: Mapping[str, Any], patience: float = PATIENCE) -> None:
     """Play a round of the demo game."""
-    udp_round_trip(made["host"], udp_port_of(made))
+    udp_round_trip(made["host"], udp_port_of(made), patience)
 
 
 def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:

@@ -54,10 +54,10 @@ class Load:
         assert self._thread.is_alive()
 
     def is_refused(self) -> None:
-        """Wait until a start is refused for lack of capacity."""
+        """Wait until a start is refused for lack of capacity, or since nothing can be stored."""
         known = len(self.failures)
         eventually(
-            lambda: any(": 420 " in each for each in self.failures[known:]),
+            lambda: any(": 420 " in each or ": 503 " in each for each in self.failures[known:]),
             "a start is refused",
             patience=self._host.patience,
         )

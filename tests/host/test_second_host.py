@@ -37,12 +37,12 @@ def test_f45_power_cut_of_second_host(host: WholeHost) -> None:
         ends = host.start(args=QUIET)
         again = host.start(args=QUIET, restart=True)
         assert {each["host"] for each in (ends, again)} == {second.network.address}
-        play_round(again)
+        play_round(again, host.patience)
         second.cut_power()
         host.until(again["id"], "server_unreachable")
         second.power_on()
         host.until(again["id"], "running")
-        play_round(again)
+        play_round(again, host.patience)
         assert host.report(ends["id"])["end_reason"] == "host_restart"
         assert_right(host, second)
         host.end_all()

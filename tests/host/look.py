@@ -30,17 +30,17 @@ def processes() -> "list[list[int]]":
     return found
 
 
-names = run("docker", "ps", "--all", "--quiet", "--filter", "label=io.tiltyard.agent").split()
-files = [STATE / "claims", *STATE.glob("sessions/*/record.json")]
 sessions = run("tiltyard-agent", "sessions", "--all", "--json").splitlines()
+names = run("docker", "ps", "--all", "--quiet", "--filter", "label=io.tiltyard.agent").split()
 seen = {
+    "containers": json.loads(run("docker", "inspect", *names)) if names else [],
     "files": {
         str(path.relative_to(STATE)): base64.b64encode(path.read_bytes()).decode()
-        for path in files
+        for path in (STATE / "claims", *STATE.glob("sessions/*/record.json"))
+        if path.exists()
     },
     "sessions": [json.loads(line) for line in sessions],
     "status": json.loads(run("tiltyard-agent", "status", "--json")),
-    "containers": json.loads(run("docker", "inspect", *names)) if names else [],
     "processes": processes(),
     "nat": run("iptables", "-w", "-t", "nat", "-S", "DOCKER"),
     "now": time.time(),

@@ -190,12 +190,10 @@ CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
     value TEXT NOT NULL,
-    session TEXT NOT NULL,
-    PRIMARY KEY (account, name, value, session),
-    FOREIGN KEY (account, session) REFERENCES session(account, id)
-        ON UPDATE CASCADE ON DELETE CASCADE
+    number INTEGER NOT NULL REFERENCES session(number) ON DELETE CASCADE,
+    PRIMARY KEY (account, name, value, number)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX live_label_by_session ON live_label(account, session);
+CREATE INDEX live_label_by_session ON live_label(number);
 
 CREATE TABLE player (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -18,8 +18,7 @@ _IS_LABELLED = (
 )
 """The text search rules out most rows; parsing JSON takes longer."""
 
-Place = int | str  # The position of a session in a list
-Query = tuple[str, dict[str, Place | None]]  # SQL and its parameters
+Query = tuple[str, dict[str, int | str | None]]  # SQL and its parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ class PageFilter:
 async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Session], None]:
     """Read sessions of an account in the order in which their ids were taken.
 
-    Live ones with a label are in the order of their ids. Reads PORTION rows at a time, so that
-    other lists run in between and no long read blocks checkpoints of the write-ahead log.
+    Reads PORTION rows at a time, so that other lists run in between and no long read blocks
+    checkpoints of the write-ahead log.
     """
     after, looked_at = None, PORTION
     while looked_at == PORTION:
@@ -64,9 +63,9 @@ async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Sessi
 
 
 def _portion(
-    db: Database, wanted: SessionFilter, after: Place | None
-) -> tuple[list[Session], Place | None, int]:
-    """Read the matches in the next PORTION rows, the last row's place and their number."""
+    db: Database, wanted: SessionFilter, after: int | None
+) -> tuple[list[Session], int | None, int]:
+    """Read the matches in the next PORTION rows, the last row's number and their count."""
     upto, looked_at = db.execute(*portion_query(wanted, after)).fetchone()
     rows = db.execute(*list_query(wanted, after, upto)) if looked_at else ()
     return [session_of(row) for row in rows], upto, looked_at
@@ -83,44 +82,40 @@ def find_page(db: Database, wanted: PageFilter) -> tuple[list[Session], int | No
     return [session_of(row[1:]) for row in shown], next_before
 
 
-def portion_query(wanted: SessionFilter, after: Place | None) -> Query:
-    """Build the query of the last place and the number of the next PORTION rows."""
-    place, rows = _rows(wanted)
-    bound = "" if after is None else f" AND {place} > :after"
-    chosen = f"SELECT {place} AS place FROM {rows}{bound} ORDER BY {place} LIMIT :portion"  # noqa: S608
-    sql = f"SELECT max(place), count(*) FROM ({chosen})"  # noqa: S608
+def portion_query(wanted: SessionFilter, after: int | None) -> Query:
+    """Build the query of the last number and the count of the next PORTION rows."""
+    bound = "" if after is None else " AND number > :after"
+    chosen = f"SELECT number FROM {_rows(wanted)}{bound} ORDER BY number LIMIT :portion"  # noqa: S608
+    sql = f"SELECT max(number), count(*) FROM ({chosen})"  # noqa: S608
     return sql, _values(wanted) | {"after": after, "portion": PORTION}
 
 
-def list_query(
-    wanted: SessionFilter, after: Place | None = None, upto: Place | None = None
-) -> Query:
+def list_query(wanted: SessionFilter, after: int | None = None, upto: int | None = None) -> Query:
     """Build the query of a list over rows `after` one and `upto` another."""
-    place, rows = _rows(wanted)
+    rows = _rows(wanted)
     if after is not None:
-        rows += f" AND {place} > :after"
+        rows += " AND number > :after"
     if upto is not None:
-        rows += f" AND {place} <= :upto"
-    if place == "session":
-        place = "id"
-        labelled = f"id IN (SELECT session FROM {rows})"  # noqa: S608
-        rows = f"session WHERE account = :account AND ended_ms IS NULL AND {labelled}"
+        rows += " AND number <= :upto"
+    if wanted.labels and not wanted.ended_too:
+        labelled = f"number IN (SELECT number FROM {rows})"  # noqa: S608
+        rows = f"session WHERE ended_ms IS NULL AND {labelled}"
     conditions = [rows, *_conditions(wanted)]
-    sql = f"SELECT {COLUMNS} FROM {' AND '.join(conditions)} ORDER BY {place}"  # noqa: S608
+    sql = f"SELECT {COLUMNS} FROM {' AND '.join(conditions)} ORDER BY number"  # noqa: S608
     return sql, _values(wanted) | {"after": after, "upto": upto}
 
 
-def _rows(wanted: SessionFilter) -> tuple[str, str]:
-    """Choose rows that one index finds; return the column of their place, and the FROM clause."""
+def _rows(wanted: SessionFilter) -> str:
+    """Return the FROM clause of rows that one index finds."""
     if wanted.ended_too:
-        return "number", "session WHERE account = :account"
+        return "session WHERE account = :account"
     if wanted.labels:
-        return "session", _WITH_LABEL.format(0)
+        return _WITH_LABEL.format(0)
     live = "session WHERE account = :account AND ended_ms IS NULL"
     for column in ("application", "tag"):
         if getattr(wanted, column) is not None:
-            return "number", f"{live} AND {column} = :{column}"
-    return "number", live
+            return f"{live} AND {column} = :{column}"
+    return live
 
 
 def _conditions(wanted: SessionFilter) -> list[str]:
@@ -136,14 +131,14 @@ def _conditions(wanted: SessionFilter) -> list[str]:
             conditions.append(_IS_LABELLED.format(number))
         elif number:  # the first chose the rows
             conditions.append(
-                f"EXISTS (SELECT 1 FROM {_WITH_LABEL.format(number)} AND session = session.id)"  # noqa: S608
+                f"EXISTS (SELECT 1 FROM {_WITH_LABEL.format(number)} AND number = session.number)"  # noqa: S608
             )
     return conditions
 
 
-def _values(wanted: SessionFilter) -> dict[str, Place | None]:
+def _values(wanted: SessionFilter) -> dict[str, int | str | None]:
     low, high = wanted.more_players_than, wanted.fewer_players_than
-    values: dict[str, Place | None] = {
+    values: dict[str, int | str | None] = {
         "account": wanted.account,
         # A starting session has no host and may have no tag: "" matches none.
         "location": wanted.location or None,
@@ -159,7 +154,7 @@ def _values(wanted: SessionFilter) -> dict[str, Place | None]:
     return {name: _storable(value) for name, value in values.items()}
 
 
-def _storable(value: Place | None) -> Place | None:
+def _storable(value: int | str | None) -> int | str | None:
     """Replace text that no column can hold (lone surrogates) by NULL: it equals nothing."""
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         return None

@@ -63,8 +63,9 @@ def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str,
     """
     if labels:
         db.execute(
-            "INSERT OR IGNORE INTO live_label(account, session, name, value)"
-            " SELECT :account, :id, key, value FROM json_each(:labels)",
+            "INSERT OR IGNORE INTO live_label(account, name, value, number)"
+            " SELECT :account, key, value, number FROM session, json_each(:labels)"
+            " WHERE account = :account AND session.id = :id",
             {"account": account, "id": session_id, "labels": json.dumps(dict(labels))},
         )
 
@@ -72,7 +73,8 @@ def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str,
 def remove_labels(db: Database, account: str, session_id: str) -> None:
     """Remove the labels of a session that has ended or gets others."""
     db.execute(
-        "DELETE FROM live_label WHERE account = :account AND session = :id",
+        "DELETE FROM live_label WHERE number ="
+        " (SELECT number FROM session WHERE account = :account AND id = :id)",
         {"account": account, "id": session_id},
     )
 

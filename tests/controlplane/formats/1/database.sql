@@ -125,12 +125,10 @@ CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
     value TEXT NOT NULL,
-    session TEXT NOT NULL,
-    PRIMARY KEY (account, name, value, session),
-    FOREIGN KEY (account, session) REFERENCES session(account, id)
-        ON UPDATE CASCADE ON DELETE CASCADE
+    number INTEGER NOT NULL REFERENCES session(number) ON DELETE CASCADE,
+    PRIMARY KEY (account, name, value, number)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "live_label" VALUES('alice','mode','duel','match ü');
+INSERT INTO "live_label" VALUES('alice','mode','duel',1);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -262,7 +260,7 @@ CREATE INDEX live_session_by_application ON session(account, application, ended_
     WHERE ended_ms IS NULL;
 CREATE INDEX live_usage ON session(account, nano_cpus, memory_bytes, id, ended_ms)
     WHERE ended_ms IS NULL;
-CREATE INDEX live_label_by_session ON live_label(account, session);
+CREATE INDEX live_label_by_session ON live_label(number);
 CREATE INDEX player_by_id ON player(account, player);
 CREATE INDEX unanswered_by_agent ON unanswered(agent) WHERE stopped_ms IS NULL;
 CREATE INDEX unanswered_by_stop ON unanswered(stopped_ms) WHERE stopped_ms IS NOT NULL;

@@ -12,10 +12,10 @@ from tests.support.agent.tars import read
 _RESEND = 0.02
 """Seconds until an unanswered datagram is sent again: players' clients are this impatient."""
 _TCP_RETRY = 0.02
-_PATIENCE = 15.0  # Seconds within which a game must answer; a bound for what is broken
+ANSWERS_WITHIN = 15.0  # Seconds within which a game must answer; a bound for what is broken
 
 
-def udp_round_trip(host: str, port: int, patience: float = _PATIENCE) -> float:
+def udp_round_trip(host: str, port: int, patience: float = ANSWERS_WITHIN) -> float:
     """Send datagrams until the echo of one comes back; return the seconds from the first one.
 
     Raises TimeoutError when none came back.
@@ -44,17 +44,17 @@ def tcp_greeting(host: str, port: int) -> str:
 
     Tries again while nothing listens or a proxy hangs up; raises TimeoutError when that is all.
     """
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + ANSWERS_WITHIN
     while time.monotonic() < deadline:
         try:
-            with socket.create_connection((host, port), timeout=_PATIENCE) as player:
+            with socket.create_connection((host, port), timeout=ANSWERS_WITHIN) as player:
                 line = player.makefile("rb").readline()
         except ConnectionError:
             line = b""
         if line.endswith(b"\n"):
             return line[:-1].decode()
         time.sleep(_TCP_RETRY)
-    raise TimeoutError(f"no line came from {host}:{port} within {_PATIENCE:g} s")
+    raise TimeoutError(f"no line came from {host}:{port} within {ANSWERS_WITHIN:g} s")
 
 
 def saved(archive: bytes) -> Any:

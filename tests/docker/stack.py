@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import docker
 
 from tests.demo_game import UDP_PORT, Image
-from tests.demo_game.player import udp_round_trip
+from tests.demo_game.player import ANSWERS_WITHIN, udp_round_trip
 from tests.faults.callers import assert_callers_served
 from tests.faults.real_host import RealHost, containers_of, remove_container
 from tests.support.api_client import Answer, ApiClient
@@ -148,7 +148,7 @@ def udp_port_of(made: Mapping[str, Any]) -> int:
     return int(port)
 
 
-def play_round(made: Mapping[str, Any], patience: float = PATIENCE) -> None:
+def play_round(made: Mapping[str, Any], patience: float = ANSWERS_WITHIN) -> None:
     """Play a round of the demo game."""
     udp_round_trip(made["host"], udp_port_of(made), patience)
 

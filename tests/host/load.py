@@ -55,9 +55,9 @@ class Load:
 
     def is_refused(self) -> None:
         """Wait until a start is refused for lack of capacity, or since nothing can be stored."""
-        known = len(self.failures)
+        known, causes = len(self.failures), (": 420 ", "the database failed")
         eventually(
-            lambda: any(": 420 " in each or ": 503 " in each for each in self.failures[known:]),
+            lambda: any(cause in each for each in self.failures[known:] for cause in causes),
             "a start is refused",
             patience=self._host.patience,
         )

@@ -37,7 +37,7 @@ def test_f45_power_cut_of_second_host(host: WholeHost) -> None:
         ends = host.start(args=QUIET)
         again = host.start(args=QUIET, restart=True)
         assert {each["host"] for each in (ends, again)} == {second.network.address}
-        play_round(again, host.patience)
+        play_round(again)
         second.cut_power()
         host.until(again["id"], "server_unreachable")
         second.power_on()

@@ -37,8 +37,10 @@ endif
 # PYTHON=<path>, with any target: that Python, in an environment of its own.
 VENV := $(if $(PYTHON),build/$(notdir $(PYTHON)),.venv)
 PYTEST := $(VENV)/bin/python -m pytest
+# Tests begin hundreds of processes, which should not compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # One process more than cores, since many tests wait; what shares a real part stays in one.
-BESIDE := --dist loadgroup --numprocesses $(shell expr $$(nproc) + 1)
+BESIDE := --dist loadgroup --no-loadscope-reorder --numprocesses $(shell expr $$(nproc) + 1)
 STAMP := $(VENV)/.tiltyard-installed
 BUILDER := build/wheel-venv/bin/python
 

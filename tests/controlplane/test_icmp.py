@@ -84,14 +84,8 @@ def test_echoes_need_a_socket_that_is_permitted(
 ) -> None:
     run(*network.inside("sh", "-c", f"echo {groups} > /proc/sys/net/ipv4/ping_group_range"))
     without = [] if privileged else ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
-    child = subprocess.run(
-        network.inside(*without, sys.executable, "-W", "error", "-c", CHILD),
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        cwd=ROOT,
-    )
+    line = network.inside(*without, sys.executable, "-W", "error", "-c", CHILD)
+    child = subprocess.run(line, check=True, capture_output=True, text=True, timeout=50, cwd=ROOT)
     assert (child.stdout.strip(), child.stderr) == (printed, "")
 
 

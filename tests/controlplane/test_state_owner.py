@@ -64,13 +64,8 @@ def _program(settings: Path, *user: str) -> list[str]:
 
 
 def _as_root(settings: Path, command: str, *more: str) -> str:
-    done = subprocess.run(
-        [*_program(settings), command, "--config", settings, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    line = [*_program(settings), command, "--config", str(settings), *more]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=50)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -85,14 +85,10 @@ class Site:
 
     def firewall(self, word: str, config: Path) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-m", "agent", "firewall", word, "--config", str(config))
+        inside = self.machine.engine.network.inside(*command)
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            self.machine.engine.network.inside(*command),
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+            inside, cwd=ROOT, env=env, capture_output=True, text=True, timeout=30, check=False
         )
 
     def rules(self) -> list[str]:

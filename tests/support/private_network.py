@@ -37,12 +37,9 @@ class PrivateNetwork(Network):
         """Create the namespace and the pair; after a failure `remove` cleans up."""
         for number in random.sample(range(ADDRESSES.num_addresses // 4), _TRIES):
             name = f"ty{number:04x}"
+            command = ("ip", "netns", "add", name)
             made = subprocess.run(
-                ["ip", "netns", "add", name],
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=_COMMAND_TIMEOUT,
+                command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
             )
             if made.returncode == 0:
                 break

@@ -7,6 +7,7 @@ a module with a private engine.
 """
 
 import os
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
@@ -22,20 +23,31 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark and group the tests on real parts, and run them before the others."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark and group the tests on real parts; put the tests that remain in order."""
     for item in items:
         if "tests/docker/" in item.nodeid:
             for marker in MARKERS:
                 item.add_marker(marker)
-    real = [item for item in items if any(map(item.get_closest_marker, MARKERS))]
-    for item in real:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    kept = set(real)
-    others = [item for item in items if item not in kept]
-    # Unit tests before those that leave thousands of connections in TIME_WAIT.
-    items[:] = real + sorted(others, key=lambda item: "tests/unit/" not in item.nodeid)
+        if any(map(item.get_closest_marker, MARKERS)):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    yield
+    sizes = Counter(mark.args for item in items for mark in item.iter_markers("xdist_group"))
+    items.sort(key=lambda item: _precedence(item, sizes))
+
+
+def _precedence(item: pytest.Item, sizes: Counter[tuple[str, ...]]) -> tuple[int, int]:
+    """First what takes long alone, then the largest groups, so that no process is left with them.
+
+    Unit tests come before those that leave thousands of connections in TIME_WAIT.
+    """
+    if group := item.get_closest_marker("xdist_group"):
+        return 1, -sizes[group.args]
+    timeout = item.get_closest_marker("timeout")
+    if timeout and timeout.args[0] > float(item.config.getini("timeout")):
+        return 0, 0
+    return 2, "tests/unit/" not in item.nodeid
 
 
 def _group(item: pytest.Item) -> str:

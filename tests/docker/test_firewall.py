@@ -59,6 +59,7 @@ def knock(target):
         try:
             one.bind((source, 0))
             one.connect((address, port))
+            one.getpeername()  # connect() may succeed although it was refused (Linux 6.18)
             if kind == "udp":
                 one.send(b"knock")
                 one.recv(100)

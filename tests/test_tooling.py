@@ -175,8 +175,8 @@ def test_engine_of_an_unknown_release_is_refused() -> None:
 
 
 def test_targets_keep_what_python_compiled() -> None:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    shown = run("make", "--silent", "--eval=show: ; @env", "show", env=environment, cwd=ROOT)
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    shown = run("make", "-s", "--eval=show: ; @env", "show", cwd=ROOT, env=env, timeout=50)
     assert "PYTHONDONTWRITEBYTECODE" not in shown.stdout
 
 

@@ -23,8 +23,8 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
 ) -> None:
     """By a new connection: it takes long to detect that the old one is dead."""
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
-    others = tuple(each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0])
-    monkeypatch.setattr("controlplane.agent_rpc.client.OPTIONS", others)
+    no_pings = tuple(each for each in OPTIONS if "ping" not in each[0] and "alive" not in each[0])
+    monkeypatch.setattr("controlplane.agent_rpc.client.OPTIONS", no_pings)
     system = Relayed(tmp_path)
     system.agent.beat = 0.1
     socket = Path(system.agent.address.removeprefix("unix:"))

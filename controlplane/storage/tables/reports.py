@@ -139,14 +139,15 @@ def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -
     """Return the live sessions that need no evaluation, since their rows say the same.
 
     A snapshot consists of these. One query reads them in one step, since each step of SQLite
-    waits for the interpreter lock, which the event loop of a starting control plane holds.
+    waits for the interpreter lock, which the event loop of a starting control plane holds. The
+    signs keep SQLite from reading all live sessions of the agent.
     """
     live = {s.internal_id: s for s in sessions if not (s.is_standby or s.state.ended)}
     [rows] = db.execute(
         f"SELECT json_group_array(json_array(internal_id, {_PARSED})) FROM session"  # noqa: S608
         " JOIN agent ON agent.name = session.agent"
-        " WHERE internal_id IN (SELECT value FROM json_each(:ids)) AND agent=:agent"
-        " AND ended_ms IS NULL AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
+        " WHERE internal_id IN (SELECT value FROM json_each(:ids)) AND +agent=:agent"
+        " AND +ended_ms IS NULL AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
         {"ids": json.dumps(list(live)), "agent": by.agent},
     ).fetchone()
     return {

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from controlplane.domain.contract import Port
 from controlplane.storage.engine.statements import PORTION, remove_some
@@ -14,8 +13,7 @@ from tiltyard.runtime.clock import to_ms
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One try to start a session on one host, under its own internal id."""
 
     internal_id: str

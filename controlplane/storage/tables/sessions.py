@@ -1,7 +1,7 @@
 """Sessions in the database, as callers request them. `reports.py` has agents' reports."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from controlplane.domain.errors import (
@@ -135,7 +135,7 @@ def begin_attempt(
         StoppedDuringStartError: The row has the stop mark.
         AgentRefusedError: The agent was removed or revoked.
     """
-    values = {"account": account, "id": session_id, **asdict(attempt)}
+    values = {"account": account, "id": session_id, **attempt._asdict()}
     begun = db.execute(
         "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
         " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
@@ -235,7 +235,7 @@ def _row(new: NewSession) -> dict[str, Any]:
     names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
     asked, env = None, "{}"
     if claim is not None:
-        names, env = asdict(claim.attempt), env_json(claim.injected_env)
+        names, env = claim.attempt._asdict(), env_json(claim.injected_env)
         asked = json.dumps({"ttl": claim.claim.ttl, "request": claim.claim.request})
     return {
         "account": identity.account,

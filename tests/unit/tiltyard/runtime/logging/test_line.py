@@ -100,6 +100,7 @@ def test_value_that_cannot_be_formatted_does_not_lose_the_line() -> None:
     [
         TOKEN,
         f"x{TOKEN.upper()}y",
+        TOKEN.replace("_", "%5F"),
         ["a", TOKEN],
         {"deep": [{"er": TOKEN}]},
         ["Authorization:\nBearer " + TOKEN[20:]],

@@ -64,14 +64,9 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
 
     RuntimeError if a response is not the expected one.
     """
+    args, given = [sys.executable, "-m", __name__], json.dumps(_input(url, asks, callers, token))
     done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        cwd=_ROOT,
-        input=json.dumps(_input(url, asks, callers, token)),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=False,
+        args, cwd=_ROOT, input=given, capture_output=True, text=True, timeout=_TIMEOUT, check=False
     )
     if done.returncode != 0:
         raise RuntimeError(f"the load ended with {done.returncode}: {done.stderr.strip()}")
@@ -105,12 +100,8 @@ def a_flood(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") -> 
 def _input(url: str, asks: Sequence[Ask], callers: int, token: str) -> dict[str, object]:
     """Return the input of the load process."""
     address = urlsplit(url)
-    return {
-        "host": address.hostname,
-        "port": address.port,
-        "callers": callers,
-        "asks": [(ask.encoded(token), ask.expect) for ask in asks],
-    }
+    sent = [(ask.encoded(token), ask.expect) for ask in asks]
+    return {"host": address.hostname, "port": address.port, "callers": callers, "asks": sent}
 
 
 def rate(loads: Iterable[Load]) -> float:

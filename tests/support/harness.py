@@ -75,13 +75,9 @@ def _is_free(port: int) -> bool:
 
 def source_files() -> list[str]:
     """The files of a clone of this working tree, without .venv and generated files."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=30,
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
     ).stdout
     # A deleted but uncommitted file does not exist.
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]

@@ -139,8 +139,8 @@ def _unchanged(db: Database, by: _Reporter, sessions: Collection[HostSession]) -
     """Return the live sessions that need no evaluation, since their rows say the same.
 
     A snapshot consists of these. One query reads them in one step, since each step of SQLite
-    waits for the interpreter lock, which the event loop of a starting control plane holds. The
-    signs keep SQLite from reading all live sessions of the agent.
+    waits for the interpreter lock, which the event loop of a starting control plane holds. A
+    `+` keeps SQLite from using the column's index, and so from reading all sessions of the agent.
     """
     live = {s.internal_id: s for s in sessions if not (s.is_standby or s.state.ended)}
     [rows] = db.execute(

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from operator import sub
 from pathlib import Path
 
 import click
 
 from tests.bench import agent, artifact, bodies, cold, fleet, logs, read, report, ttl, warm
+from tests.bench.process_use import machine_ticks
 from tests.bench.report import Result
 from tests.support.deployment import StepFailedError, Steps, exit_on_signals
 from tests.support.real_engine import RELEASE
@@ -54,10 +56,13 @@ def main(only: str | None, effort: int, results: Path) -> None:
     found: list[Result] = []
     failed = []
     for name in [only] if only else PARTS:
+        before = machine_ticks()
         try:
             found += PARTS[name](effort, steps)
         except StepFailedError:
             failed.append(name)
+        stolen, wanted = map(sub, machine_ticks(), before)
+        found.append(Result(f"{name}.stolen", stolen / wanted, "of all CPU time"))
     report.write(found, results, report.PAGE if effort == WHOLE and not RELEASE else None)
     click.echo(f"\n{report.table(found)}\n\n{results}")
     if failed:

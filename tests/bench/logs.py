@@ -52,7 +52,6 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         return [
             *live,
             *sealed,
-            Result("logs.followers.count", followers, "readers"),
             Result("logs.followers.median_lag_s", statistics.median(lags), "s"),
             Result("logs.followers.lag_s", statistics.quantiles(lags, n=100)[98], "s", most=1),
         ]

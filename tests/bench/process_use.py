@@ -53,6 +53,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def machine_ticks() -> tuple[int, int]:
+    """Return how long the hypervisor took the cores away, and how long they were wanted."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return ticks[7], sum(ticks) - ticks[3] - ticks[4]
+
+
 class CpuMeter:
     """Milliseconds of CPU time of programs, of one or more processes each, per piece of work."""
 

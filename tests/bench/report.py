@@ -132,14 +132,10 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _machine() -> dict[str, object]:
-    cpu = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "cpu": cpu[0] if cpu else platform.machine(),
+        "cpu": cpu[1] if cpu else platform.machine(),
         "cores": os.cpu_count(),
         "memory_mib": memory // 2**20,
         "kernel": platform.release(),

@@ -54,7 +54,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def machine_ticks() -> tuple[int, int]:
-    """Return how long the hypervisor took the cores away, and how long they were wanted."""
+    """Return for how many clock ticks cores were taken by the hypervisor, and were wanted."""
     ticks = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return ticks[7], sum(ticks) - ticks[3] - ticks[4]
 

@@ -30,7 +30,7 @@ from tests.support.deployment import (
 from tests.support.harness import AgentSpec, ControlPlaneProcess, wait_until
 
 HOSTS, POOL = 2, 1000
-CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 8, 2
+CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 6, 2
 ON_DOCKER = 20
 TRACED = 4
 """Part of the pool that is claimed under strace: the control plane plans a pool that stays

@@ -18,7 +18,7 @@ from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
 REAL, FAKE = 100, 1000
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 10.0
 KILLS = 5
 _BACKGROUND_SECONDS = 3.0  # Time in which the background work of starts finishes
 _MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20

@@ -19,7 +19,7 @@ from tests.support.harness import ControlPlaneProcess, wait_until
 
 AGENTS, SESSIONS_EACH = 1000, 100
 SMALL_AGENTS = 10
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 10.0
 RESTARTS = 3
 _BACKGROUND_SECONDS = 5.0  # Time in which the background work of a start finishes
 _CONVERGE_TIMEOUT = 300.0  # Long, since the first run inserts all sessions

@@ -21,7 +21,8 @@ from tests.support.harness import wait_until
 LOG_BYTES = 60_000_000
 FOLLOWERS = EACH_SESSION
 LINES_PER_SECOND = 10
-SECONDS = 30
+SECONDS = 20
+ROUNDS = 3
 
 _MB = 1_000_000
 _SILENT_SECONDS = 20.0  # A follower gets ten lines per second
@@ -30,7 +31,7 @@ _SEAL_SECONDS = 60
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Read one log in all ways, then follow another."""
-    size, rounds = effort * LOG_BYTES // 100, max(3, effort * 5 // 100)
+    size = effort * LOG_BYTES // 100
     followers, seconds = max(4, effort * FOLLOWERS // 100), max(5, effort * SECONDS // 100)
     with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"logs, {size / _MB:g} MB are written"):
@@ -38,14 +39,14 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 deployment, "--flood=0", f"--flood-bytes={size}", "--lines-per-second=0"
             )
             session.wait_for_line("flood over")
-        with steps.step(f"logs, live, {rounds} rounds"):
-            live = _read_in_turn("live", deployment, session, rounds)
+        with steps.step(f"logs, live, {ROUNDS} rounds"):
+            live = _read_in_turn("live", deployment, session)
         with steps.step("logs, sealed"):
             deployment.client.delete_session(session.id).expect(204)
             sealed_logs = partial(deployment.agent.state_dir.glob, "sessions/*/log")
             wait_until(lambda: any(sealed_logs()), "the log is not sealed", _SEAL_SECONDS)
-        with steps.step(f"logs, sealed, {rounds} rounds"):
-            sealed = _read_in_turn("sealed", deployment, session, rounds)
+        with steps.step(f"logs, sealed, {ROUNDS} rounds"):
+            sealed = _read_in_turn("sealed", deployment, session)
         with steps.step(f"logs, {followers} followers for {seconds} s"):
             session = play(deployment, f"--lines-per-second={LINES_PER_SECOND}")
             lags = _followed(deployment.client, session, followers, seconds)
@@ -57,15 +58,13 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         ]
 
 
-def _read_in_turn(
-    state: str, deployment: Deployment, session: Played, rounds: int
-) -> list[Result]:
+def _read_in_turn(state: str, deployment: Deployment, session: Played) -> list[Result]:
     def read() -> int:
         return download(deployment.client, "/logs", id=session.id)
 
     command = f"docker logs {session.container.name}"
     ways = {"ours": read, "docker": lambda: to_nowhere(command)}
-    taken = in_turn(rounds, {name: partial(seconds, way) for name, way in ways.items()})
+    taken = in_turn(ROUNDS, {name: partial(seconds, way) for name, way in ways.items()})
     ours = read() / _MB / statistics.median(taken["ours"])
     docker = output_bytes(f"{command} 2>&1") / _MB / statistics.median(taken["docker"])
     return [

@@ -107,7 +107,8 @@ class Deployment:
                 self.agent = stack.enter_context(
                     AgentProcess(self.engine.socket, **_overcommitted()).allow_host_network()
                 )
-                stack.callback(self._remove_traces)
+                stack.callback(remove_traces, self.engine.socket, self.registry.address)
+                stack.callback(self.agent.process.stop)  # else it reports its removed containers
                 notes.append(self.agent.address)
             with step("control plane") as notes:
                 agents = [AgentSpec("local", self.agent.address)]
@@ -135,10 +136,6 @@ class Deployment:
             live = [session["id"] for session in known if session.get("status") not in _ENDED]
             with ThreadPoolExecutor(_STOPS_AT_ONCE) as pool:
                 list(pool.map(client.delete_session, live))
-
-    def _remove_traces(self) -> None:
-        self.agent.process.stop()  # else it reports its removed containers
-        remove_traces(self.engine.socket, self.registry.address)
 
 
 def application(name: str = APPLICATION, **changes: object) -> dict[str, object]:

@@ -259,12 +259,11 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
             shown = json.loads(dev_json.read_text())
             assert stat.S_IMODE(dev_json.stat().st_mode) == 0o600
             use(shown)
-            is_kill = number is signal.SIGKILL
-            if is_kill:  # of the agent: nobody is left to end its sessions
+            if number is signal.SIGKILL:  # of the agent: nobody is left to end its sessions
                 subprocess.run(["pkill", "-KILL", "-f", f"agent serve .*{temporary}"], check=True)
             else:
                 up.send_signal(number)
-            assert up.wait(60) == is_kill, (clone / "log").read_text()
+            assert up.wait(60) == (number is signal.SIGKILL), (clone / "log").read_text()
         finally:
             up.kill()
             up.wait()

@@ -39,8 +39,8 @@ def measure(effort: int, steps: Steps) -> list[Result]:
     real, fake = (max(4, effort * each // 100) for each in (REAL, FAKE))
     with DockerEngine() as engine, Registry() as registry:
         image = push_game(registry.address).reference
-        with AgentProcess(engine.socket, cpu=real, ram=_MEMORY_MIB) as agent:
-            try:
+        try:
+            with AgentProcess(engine.socket, cpu=real, ram=_MEMORY_MIB) as agent:
                 agent_calls.pull(agent, image)
                 with steps.step("agent, booted without sessions"):
                     boots = _boots(agent, max(1, effort * KILLS // 100))
@@ -49,9 +49,8 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 with steps.step(f"agent, killed with {real} sessions") as notes:
                     adopted = _boots(agent, max(1, effort * KILLS // 100))
                     notes.append(", ".join(f"{each:.2f} s" for each in adopted))
-            finally:
-                agent.process.stop()
-                remove_traces(engine.socket, registry.address)
+        finally:
+            remove_traces(engine.socket, registry.address)
     with MemoryHost() as host, steps.step(f"agent, {fake} sessions on an engine in memory"):
         with_fake = _fill(host, IMAGE, fake, idle)
     return [

@@ -104,11 +104,11 @@ class Deployment:
                 self.image = push_game(self.registry.address)
                 notes.append(self.image.reference)
             with step("agent") as notes:
+                # Once the agent has ended: else it reports its removed containers.
+                stack.callback(remove_traces, self.engine.socket, self.registry.address)
                 self.agent = stack.enter_context(
                     AgentProcess(self.engine.socket, **_overcommitted()).allow_host_network()
                 )
-                stack.callback(remove_traces, self.engine.socket, self.registry.address)
-                stack.callback(self.agent.process.stop)  # else it reports its removed containers
                 notes.append(self.agent.address)
             with step("control plane") as notes:
                 agents = [AgentSpec("local", self.agent.address)]

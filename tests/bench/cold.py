@@ -171,7 +171,6 @@ class _Bench:
             shares = [range(first, count, width) for first in range(width)]
             made = [container for share in callers.map(run, shares) for container in share]
             taken = time.perf_counter() - begin
-        with ThreadPoolExecutor(width) as callers:
             list(callers.map(self._remove, made))
         return taken
 

@@ -9,7 +9,8 @@ FORMAT = 1  # Version of the messages in agent.proto, in both directions
 ERROR_REASON_KEY = "tiltyard-error-reason"
 """Trailing metadata key: the name of the `ErrorReason` of a failed call."""
 REQUEST_KEY = "tiltyard-request"  # Metadata key: the id of the HTTP request that caused a call
-NANO, MEBI = 10**9, 2**20  # Nano-CPUs in a core, bytes in a mebibyte
+NANO = 10**9  # Nano-CPUs in a core
+MEBI = 2**20  # Bytes in a mebibyte
 
 
 class State(StrEnum):

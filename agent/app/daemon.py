@@ -266,8 +266,10 @@ class Daemon:
 
     def _allocatable(self) -> Resources:
         """Allocatable resources: settings, else the engine's, else zero."""
-        config, info = self._config, self._info
-        cpus, memory = config.cpu, (config.ram or 0) * MEBI
+        config = self._config
+        info = self._info
+        cpus = config.cpu
+        memory = (config.ram or 0) * MEBI
         if cpus is None:
             cpus = info.cpus if info else 0
         if config.ram is None and info:
@@ -275,7 +277,9 @@ class Daemon:
         return Resources(nano_cpus=round(cpus * NANO), memory_bytes=memory)
 
     def _report(self, runtime: Runtime) -> pb.Host:
-        config, info, held = self._config, self._info, self._reservations
+        config = self._config
+        info = self._info
+        held = self._reservations
         first, last = config.ports()
         drain = held.drain.now
         return pb.Host(

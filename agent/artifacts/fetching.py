@@ -78,7 +78,8 @@ class Artifacts:
             ReaderTooSlowError: After the first chunk; all other errors come before it.
             AgentError: The archive is too large, there is no room, or the engine fails.
         """
-        path, folder = checked_path(path), self.records.spool_dir
+        path = checked_path(path)
+        folder = self.records.spool_dir
         try:
             # Unlinked at creation, so that nothing can stay behind.
             async with (
@@ -102,7 +103,8 @@ class Artifacts:
                 asyncio.timeout(self.patience.pack),
                 self.engine.archive(container, path) as chunks,
             ):
-                batch, size = list[bytes](), 0
+                batch = list[bytes]()
+                size = 0
                 async for chunk in chunks:
                     batch.append(chunk)
                     size += len(chunk)
@@ -111,7 +113,8 @@ class Artifacts:
                         packing = asyncio.create_task(
                             self.records.run(packer.add, batch), name="pack"
                         )
-                        batch, size = [], 0
+                        batch = []
+                        size = 0
                 await packing
         except TimeoutError as error:
             raise EngineTimeoutError("archive") from error

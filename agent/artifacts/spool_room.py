@@ -57,7 +57,8 @@ class SpoolRoom:
 
     def packed(self, share: Share, size: int) -> None:
         """Replace the reservation of an artifact by its packed size."""
-        share.packing, share.size = False, size
+        share.packing = False
+        share.size = size
         self._wake()
 
     def _wake(self) -> None:

@@ -62,7 +62,9 @@ class TarFilter:
             UnreadableTarError: The engine does not write such a tar.
         """
         self._pending += data
-        view, position, out = memoryview(self._pending), 0, list[bytes | memoryview]()
+        view = memoryview(self._pending)
+        position = 0
+        out = list[bytes | memoryview]()
         while position < len(view):
             if self._content:
                 piece = view[position : position + self._content]

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from agent.domain.errors import UnreadableTarError
 
 BLOCK_BYTES = 512
-FILE, HARD_LINK, SYMBOLIC_LINK, FOLDER = b"0", b"1", b"2", b"5"
+FILE = b"0"
+HARD_LINK = b"1"
+SYMBOLIC_LINK = b"2"
+FOLDER = b"5"
 DEVICES = frozenset({b"3", b"4", b"6"})
 """Character devices, block devices, FIFOs; Docker itself omits sockets."""
 PAX = b"x"
@@ -40,7 +43,8 @@ def parse_header(block: bytes, attributes: dict[bytes, bytes]) -> Header:
         raise UnreadableTarError("it has an entry of a kind that the engine does not write")
     if _octal(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
         raise UnreadableTarError("the checksum of a header is wrong")
-    name, prefix = _text(block[:100]), _text(block[345:500])
+    name = _text(block[:100])
+    prefix = _text(block[345:500])
     header = Header(
         kind=kind,
         name=b"%s/%s" % (prefix, name) if prefix else name,

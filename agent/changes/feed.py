@@ -40,7 +40,8 @@ class Subscription:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._wake.wait()
-        changes, self._pending = self._pending, Changes(end=self._pending.end)
+        changes = self._pending
+        self._pending = Changes(end=self._pending.end)
         sessions = sorted(self._sessions.values(), key=lambda session: session.sequence)
         changes.sessions = tuple(sessions)
         self._sessions.clear()

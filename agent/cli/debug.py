@@ -32,7 +32,8 @@ _ID = click.argument("given", metavar="ID", callback=_text)
 def status(socket: Path, *, as_json: bool) -> None:
     """Show the host: capacity, ports, images, engine, warnings."""
     with asked(socket) as agent:
-        host, live = agent.host(), list(agent.sessions(live_only=True))
+        host = agent.host()
+        live = list(agent.sessions(live_only=True))
         _show(host, lambda _: views.host_lines(host, live), as_json=as_json)
 
 

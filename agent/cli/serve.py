@@ -37,7 +37,8 @@ def serve(config: AgentConfig) -> None:
         if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
             fail(f"it does not start: {cause}", EXIT_CONFIG)
         try:
-            metrics, clock = Metrics(), SystemHostClock()
+            metrics = Metrics()
+            clock = SystemHostClock()
             engine = DockerEngine(str(config.docker_socket), metrics=metrics, clock=clock)
             daemon = Daemon(config, engine, clock, supervision=supervision, metrics=metrics)
             asyncio.run(_serve(daemon))

@@ -13,8 +13,10 @@ Row = dict[str, Any]
 
 def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
     """Show a host: resources, warm pools and warnings."""
-    host, live = answer["host"], list(live)
-    total, taken = host["capacity"], host["reserved"]
+    host = answer["host"]
+    live = list(live)
+    total = host["capacity"]
+    taken = host["reserved"]
     standbys = [session for session in live if is_standby(session)]
     return sheet(
         (
@@ -41,8 +43,15 @@ def session_lines(sessions: Iterable[Message]) -> list[str]:
     """Show sessions, one per line; values chosen by clients are last, since they may be long."""
     return table(
         (
-            *("INTERNAL ID", "STATE", "CREATED", "EXPIRES", "PORTS"),
-            *("APPLICATION", "TAG", "ACCOUNT", "SESSION"),
+            "INTERNAL ID",
+            "STATE",
+            "CREATED",
+            "EXPIRES",
+            "PORTS",
+            "APPLICATION",
+            "TAG",
+            "ACCOUNT",
+            "SESSION",
         ),
         (
             (
@@ -131,8 +140,10 @@ def _of(taken: Message, total: Message, key: str, shown: Any) -> str:
 
 
 def _free(host: Message) -> str:
-    first, last = host["port_range_first"], host["port_range_last"]
-    tcp, udp = host["free_tcp_ports"], host["free_udp_ports"]
+    first = host["port_range_first"]
+    last = host["port_range_last"]
+    tcp = host["free_tcp_ports"]
+    udp = host["free_udp_ports"]
     return f"{tcp} TCP and {udp} UDP free of {last - first + 1} each in {first}-{last}"
 
 

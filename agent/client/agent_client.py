@@ -102,7 +102,8 @@ class AgentClient:
         return _to_dict(self._stub.SetDrain(request, timeout=CALL_SECONDS))
 
     def _explain(self, error: grpc.RpcError) -> str:
-        code, details = error.code(), error.details()
+        code = error.code()
+        details = error.details()
         if code is grpc.StatusCode.UNAVAILABLE and not _reason(error):
             return (
                 f"cannot reach the agent at {self._socket}: does it serve (`systemctl status"

@@ -24,7 +24,9 @@ _SLACK_BYTES = 64 * 2**20
 _MIN_NANO_CPUS = NANO // 100  # The kernel's minimum: a hundredth of a core
 _MIN_MEMORY = 6 * 2**20  # The engine refuses a smaller limit
 _SHARES_PER_CORE = 1024
-_MIN_SHARES, _MAX_SHARES = 2, 2**18  # The kernel's bounds of CPU shares
+_MIN_SHARES = 2
+_MAX_SHARES = 2**18
+"""The kernel's bounds of CPU shares."""
 LOG_DRIVER = "local"  # Preserves output byte for byte
 # Two files: after a rotation, one of LOG_BYTES remains.
 _LOG_CONFIG = {
@@ -73,7 +75,8 @@ def _isolation() -> dict[str, Any]:
 
 
 def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, Any]:
-    limits, reservation = spec.limits, spec.reservation
+    limits = spec.limits
+    reservation = spec.reservation
     memory = _at_least(_MIN_MEMORY, limits.memory_bytes)
     reserved = reservation.memory_bytes
     shares = reservation.nano_cpus * _SHARES_PER_CORE // NANO
@@ -167,7 +170,8 @@ def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
     if driver != "overlay2":
         return driver == "btrfs"
     layers = PurePosixPath(str(info.get("DockerRootDir") or "/"), "overlay2")
-    depth, found = 0, False
+    depth = 0
+    found = False
     for line in mountinfo.splitlines():
         mount, _, file_system = line.partition(" - ")
         target = PurePosixPath(mount.split()[4].replace("\\040", " "))

@@ -88,7 +88,8 @@ class DockerEngine(DockerStreams):
     async def info(self) -> EngineInfo:
         """Describe the engine; also the liveness check."""
         self._forget()  # its settings may have changed
-        call, seconds = Call("info"), self._timeouts.read
+        call = Call("info")
+        seconds = self._timeouts.read
 
         async def info(facts: EngineFacts) -> EngineInfo:
             answer = await self._send(call, "GET", "/info", seconds)
@@ -113,7 +114,8 @@ class DockerEngine(DockerStreams):
         """
         daemon = await self._status.run(daemon_facts, self._socket_path)
         try:
-            call, seconds = Call("info"), self._timeouts.read
+            call = Call("info")
+            seconds = self._timeouts.read
             answer = await self._send(call, "GET", "/info", seconds, version="")
         except AgentError:
             answer = {}
@@ -121,7 +123,9 @@ class DockerEngine(DockerStreams):
 
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id; ImageCannotRunError if its image is refused."""
-        name, image, seconds = container_name(spec.internal_id), spec.image, self._timeouts.create
+        name = container_name(spec.internal_id)
+        image = spec.image
+        seconds = self._timeouts.create
         has_args = bool(spec.args)
         call = Call("create", container=name, image=image, changes=True)
 
@@ -147,7 +151,8 @@ class DockerEngine(DockerStreams):
 
     async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
         """Start and describe a container; ImageCannotRunError if its program cannot run."""
-        call, seconds = Call("start", container=container, changes=True), self._timeouts.start
+        call = Call("start", container=container, changes=True)
+        seconds = self._timeouts.start
         read = Call("inspect", container=container, changes=True)  # as it has been started
 
         async def inspect() -> Container:
@@ -184,12 +189,14 @@ class DockerEngine(DockerStreams):
 
     async def inspect(self, container: str) -> Container:
         """Describe one container by id or name."""
-        call, seconds = Call("inspect", container=container), self._timeouts.read
+        call = Call("inspect", container=container)
+        seconds = self._timeouts.read
         return await self._ask(call, seconds, lambda _: self._inspect(call, seconds))
 
     async def list(self, agent_id: str) -> list[Container]:
         """Describe all containers with the label of this agent, running or not."""
-        call, seconds = Call("list"), self._timeouts.read
+        call = Call("list")
+        seconds = self._timeouts.read
         params = _filters("label", f"{LABEL_AGENT}={agent_id}") | {"all": "1"}
         with self.metrics.engine_call("list", self.clock):
             path = "/containers/json"
@@ -201,7 +208,8 @@ class DockerEngine(DockerStreams):
     async def written_bytes(self, container: str) -> int:
         """Bytes in a container's writable layer and its image's volumes."""
         # Takes no container slot, so that a kill does not wait for the walk.
-        call, seconds = Call("written-bytes"), self._timeouts.walk
+        call = Call("written-bytes")
+        seconds = self._timeouts.walk
 
         async def written(_: EngineFacts) -> int:
             params = _filters("id", container) | {"all": "1", "size": "1"}
@@ -225,13 +233,15 @@ class DockerEngine(DockerStreams):
 
     async def kill(self, container: str, signal: str) -> None:
         """Send a signal; no-op if the container does not run."""
-        call, seconds = Call("kill", container=container, changes=True), self._timeouts.kill
+        call = Call("kill", container=container, changes=True)
+        seconds = self._timeouts.kill
         path = f"{_path(container)}/kill?signal={signal}"
         await self._ask(call, seconds, lambda _: self._send(call, "POST", path, seconds))
 
     async def remove(self, container: str) -> None:
         """Remove a container, running or not; no-op if it is gone."""
-        call, seconds = Call("remove", container=container, changes=True), self._timeouts.remove
+        call = Call("remove", container=container, changes=True)
+        seconds = self._timeouts.remove
         path = _path(container)
 
         async def remove(_: EngineFacts) -> None:
@@ -280,7 +290,8 @@ class DockerEngine(DockerStreams):
 
     async def image_sizes(self) -> Mapping[str, int]:
         """Unpacked bytes of all images on the host, by digest reference."""
-        call, seconds = Call("images"), self._timeouts.read
+        call = Call("images")
+        seconds = self._timeouts.read
         answer = await self._ask(
             call, seconds, lambda _: self._send(call, "GET", "/images/json", seconds)
         )
@@ -289,7 +300,8 @@ class DockerEngine(DockerStreams):
 
     async def remove_image(self, image: str) -> None:
         """Remove a digest reference, and the image with its last one; no-op if it is gone."""
-        call, seconds = Call("remove-image", image=image, changes=True), self._timeouts.remove
+        call = Call("remove-image", image=image, changes=True)
+        seconds = self._timeouts.remove
         path = f"/images/{quote(image)}"
         await self._ask(call, seconds, lambda _: self._send(call, "DELETE", path, seconds))
 
@@ -366,7 +378,8 @@ class DockerEngine(DockerStreams):
             raise ImageCannotRunError(cause)
 
     async def _find_out(self) -> EngineFacts:
-        call, seconds = Call("info"), self._timeouts.read
+        call = Call("info")
+        seconds = self._timeouts.read
 
         async def find_out() -> EngineFacts:
             daemon = await self._status.run(daemon_facts, self._socket_path)
@@ -385,7 +398,8 @@ class DockerEngine(DockerStreams):
         return facts
 
     async def _inspect_for_listing(self, container: str) -> Container:
-        call, seconds = Call("list", container=container), self._timeouts.read
+        call = Call("list", container=container)
+        seconds = self._timeouts.read
         return await self._run(call, seconds, lambda _: self._inspect(call, seconds))
 
     def _forget(self) -> None:

@@ -74,7 +74,8 @@ class DockerStreams:
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Read a file or folder as an uncompressed tar."""
-        at, timeout = f"/containers/{quote(container, safe='')}", self._read_timeout
+        at = f"/containers/{quote(container, safe='')}"
+        timeout = self._read_timeout
         try:
             async with self._open(
                 Call("archive", container=container, path=path),

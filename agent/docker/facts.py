@@ -13,7 +13,8 @@ from agent.domain.errors import EngineError
 OWN_NETWORK = "tiltyard0"
 """Network and interface of sessions if the default bridge does not isolate containers."""
 
-MIN_API, _MAX_API = "1.41", "1.47"  # API versions: Docker Engine 20.10 has the first, 28.5 both
+MIN_API = "1.41"  # Docker Engine 20.10
+_MAX_API = "1.47"  # Docker Engine 28.5, which also serves 1.41
 _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 

@@ -43,12 +43,15 @@ class Demultiplexer:
         """Add bytes and return the completed pieces; ValueError for malformed frames."""
         # Hot path: one frame per line, 100,000 per second.
         data = self._rest + data
-        size, begin, within_line = len(data), 0, self._within_line
+        size = len(data)
+        begin = 0
+        within_line = self._within_line
         pieces: list[LogPiece] = []
         while size - begin >= _HEADER.size:
             head, length = _HEADER.unpack_from(data, begin)
             payload = begin + _HEADER.size
-            kind, end = _KINDS.get(head), payload + length
+            kind = _KINDS.get(head)
+            end = payload + length
             if kind is None or end - begin > _LONGEST_FRAME:
                 raise ValueError(f"no frame begins with {data[begin:payload].hex()}")
             if end > size:
@@ -90,7 +93,8 @@ class PullSteps:
 
     def add(self, step: Mapping[str, Any]) -> PullProgress:
         """Add one event and return the progress of the pull."""
-        layer, status = step.get("id"), str(step.get("status", ""))
+        layer = step.get("id")
+        status = str(step.get("status", ""))
         if layer and not status.startswith("Pulling from"):
             received = self._received.setdefault(layer, 0)
             if status == "Downloading":

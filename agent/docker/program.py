@@ -13,7 +13,8 @@ from agent.kernel.processes import live_process
 _PROC = Path("/proc")
 _STEP_SECONDS = 0.001
 _BEGIN_SECONDS = 1.0  # A program that takes longer to begin is slow, not missing
-_NOTICE_TRIES, _NOTICE_SECONDS = 200, 0.01
+_NOTICE_TRIES = 200
+_NOTICE_SECONDS = 0.01
 """2 s for the engine to notice the end of init; usually 0.1 s."""
 _INIT_REFUSES = frozenset({126, 127})
 

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-V20, V26, V28 = "20.10.24", "26.1.5", "28.5.2"
+V20 = "20.10.24"
+V26 = "26.1.5"
+V28 = "28.5.2"
 _ALL = (V20, V26, V28)
 
 Parts = Mapping[str, str]

@@ -22,7 +22,8 @@ _ESCAPES = {
 
 def docker(engine: EngineFacts) -> Finding:
     """Report the version of Docker Engine."""
-    version, kernel = engine.info.get("ServerVersion"), engine.info.get("KernelVersion")
+    version = engine.info.get("ServerVersion")
+    kernel = engine.info.get("KernelVersion")
     return ok("docker", f"{version}, API {engine.api}, kernel {kernel}")
 
 
@@ -37,7 +38,8 @@ def runc(engine: EngineFacts) -> Finding:
     open_ways = [names for names, fixed in _ESCAPES.items() if not _has_fix(version, fixed)]
     if not open_ways:
         return ok("runc", engine.runc)
-    text, hint = f"{engine.runc}, which upstream has {', '.join(open_ways)}", "upgrade runc"
+    text = f"{engine.runc}, which upstream has {', '.join(open_ways)}"
+    hint = "upgrade runc"
     if rest:
         hint = "look for their numbers in `apt changelog runc`; this build may have fixed them"
         return warn("runc", text, hint)

@@ -155,7 +155,8 @@ def tls_facts(files: CertificateFiles | None) -> CertificateFacts | None:
     """Check the certificate for TLS ports; None if not configured. Blocks."""
     if files is None:
         return None
-    path, key = str(files.certificate), file_facts(files.key)
+    path = str(files.certificate)
+    key = file_facts(files.key)
     try:
         pair = files.load()
     except UnfitCertificateError as error:

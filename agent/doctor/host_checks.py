@@ -8,10 +8,12 @@ from tiltyard.runtime.tables import size
 
 FEW_PORTS = 5  # Ports listed in a finding
 
-_LITTLE_ROOM, _NO_ROOM = 0.10, 0.03
+_LITTLE_ROOM = 0.10
+_NO_ROOM = 0.03
 """Free fractions of a file system below which a check warns or fails."""
 _ENOUGH_BYTES = 20 * 2**30  # Sufficient on disks of any size
-_BUSY_TABLE, _FULL_TABLE = 0.70, 0.90
+_BUSY_TABLE = 0.70
+_FULL_TABLE = 0.90
 _SMALL_TABLE = 65_536
 """Each player has an entry per port of the session, until minutes after leaving."""
 

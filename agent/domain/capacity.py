@@ -42,7 +42,8 @@ class Capacity:
 
     def reserve(self, internal_id: str, wanted: Resources) -> tuple[str, ...]:
         """Reserve `wanted` for a session and return its GPUs' ids; raises NoCapacityError."""
-        total, reserved = self.total, self.reserved
+        total = self.total
+        reserved = self.reserved
         checks = (
             ("sessions", 1, self.free_sessions, 1),
             ("cores", wanted.nano_cpus, total.nano_cpus - reserved.nano_cpus, NANO),

@@ -42,7 +42,8 @@ class Deadlines:
 
     def pop_due(self) -> list[str]:
         """Remove and return all sessions that are due now, earliest first."""
-        now, due = self._clock.boottime(), self._due()
+        now = self._clock.boottime()
+        due = self._due()
         over = sorted((name for name, when in due.items() if when <= now), key=due.__getitem__)
         for name in over:
             del self._armed[name]

@@ -52,8 +52,12 @@ def signal_of(exit_code: int | None) -> int | None:
 
 
 def _sum(one: N | None, other: N | None) -> N | None:
-    return one if other is None else other if one is None else one + other
+    if one is None:
+        return other
+    return one if other is None else one + other
 
 
 def _most(one: N | None, other: N | None) -> N | None:
-    return one if other is None else other if one is None else max(one, other)
+    if one is None:
+        return other
+    return one if other is None else max(one, other)

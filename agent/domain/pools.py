@@ -42,7 +42,8 @@ def taken(order: WarmPool, before: WarmPool | None) -> WarmPool:
     """The pool after an order, given its state `before`; raises InvalidArgumentError."""
     if not order.size:
         return WarmPool(order.pool, order.revision, 0)
-    spec, signal = order.spec, order.claim_signal
+    spec = order.spec
+    signal = order.claim_signal
     if spec is None:
         raise InvalidArgumentError("spec", "it is needed for a size that is not 0")
     if any(port.pinned for port in spec.ports):

@@ -100,7 +100,8 @@ class PortPool:
         return free
 
     def _take(self, request: PortRequest) -> int:
-        free, protocol = self._free[request.protocol], request.protocol
+        free = self._free[request.protocol]
+        protocol = request.protocol
         if request.pinned:
             port = request.pinned
             if not self.first <= port <= self.last:

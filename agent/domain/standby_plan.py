@@ -67,7 +67,8 @@ def plan(
         newest = [each for each in own if _revision(each) == pool.spec_revision]
         older = [each for each in own if _revision(each) != pool.spec_revision]
         if pool.pool not in held_back:
-            first, count = len(newest), _missing(pool, newest, older)
+            first = len(newest)
+            count = _missing(pool, newest, older)
             starts += [((first + each) / pool.size, pool.pool) for each in range(count)]
         older_kept = max(0, pool.size - sum(map(_is_ready, newest)))
         lacks_room = pool.pool in cramped and pool.pool not in leaving

@@ -101,7 +101,8 @@ class Images:
             task = self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         yielded = None
         while not task.done():
-            changed, now = self._changed, self.pulls.get(image)
+            changed = self._changed
+            now = self.pulls.get(image)
             if now is yielded:
                 await changed.wait()
             elif now is not None:

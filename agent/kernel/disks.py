@@ -60,7 +60,8 @@ class Disk:
             return "nothing can be written"
         if self._has_less_than(1) and self.free_bytes >= self.reserve_bytes:
             return f"{self.free_inodes} inodes are free, {self.reserve_inodes} are reserved"
-        free, reserve = self.free_bytes // MEBI, self.reserve_bytes // MEBI
+        free = self.free_bytes // MEBI
+        reserve = self.reserve_bytes // MEBI
         return f"{free} MiB are free, {reserve} MiB are reserved"
 
 
@@ -115,7 +116,8 @@ class Disks:
 
     def look(self) -> None:
         """Measure all disks. Blocks."""
-        before, seen = self.warnings, {}
+        before = self.warnings
+        seen = {}
         for path in sorted({self.state_dir} | self._engine_dirs):
             try:
                 disk = self.measure(path, self.reserve_bytes)

@@ -51,7 +51,8 @@ def processes_of(container: str) -> list[Process]:
 
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
     """Wait until the process is gone. `read`: `live_process` off the event loop."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
     async with _held(process, read) as descriptor:
         if descriptor is None:
             return

@@ -57,7 +57,8 @@ class Cursor:
         """Start a new answer after a gap; the rest of unfinished lines is skipped."""
         self._begin_answer()
         self.found = True
-        self._cut, self._open = {**self._cut, **self._open}, {}
+        self._cut = {**self._cut, **self._open}
+        self._open = {}
         self._first = self._line_end = None
         self._behind = 0
 
@@ -90,7 +91,8 @@ class Cursor:
         if self._landmark in marks or set(map(_is_line, pieces)) != {(True, True)}:
             return False
         self.read_bytes += sum(map(_size_of, pieces))
-        self._line_end, self._behind = marks[-1], 0
+        self._line_end = marks[-1]
+        self._behind = 0
         return True
 
     def _begin_answer(self) -> None:
@@ -125,7 +127,8 @@ class Cursor:
         self._first = self._first or mark
         self.read_bytes += piece.size
         if piece.ends_line:
-            self._line_end, self._behind = mark, 0
+            self._line_end = mark
+            self._behind = 0
             self._open.pop(piece.stream, None)
         else:
             self._behind += 1

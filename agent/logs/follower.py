@@ -111,7 +111,8 @@ class Follower:
 
     async def _ask(self, tail: int | None) -> AsyncGenerator[bytes]:
         count = 0
-        name, longest = name_of(self._session), STEP_ANSWER_SECONDS
+        name = name_of(self._session)
+        longest = STEP_ANSWER_SECONDS
         async with self._engine.logs(name, tail=tail, longest=longest) as answer:
             self._begun = True
             async for pieces in answer:

@@ -92,16 +92,19 @@ async def seal(
         DiskFullError: The log cannot be written.
         AgentError: An error of the engine, such as ContainerGoneError.
     """
-    path, name = records.log_path(session.internal_id), name_of(session)
+    path = records.log_path(session.internal_id)
+    name = name_of(session)
     first: Sequence[LogPiece] = ()
     last: Sequence[LogPiece] = ()
-    count, damaged = 0, False
+    count = 0
+    damaged = False
     try:
         async with records.opened(lambda: SealedLog(path)) as log:
             try:
                 async with engine.logs(name) as answer:
                     async for pieces in answer:
-                        first, last = first or pieces[:1], pieces[-1:]
+                        first = first or pieces[:1]
+                        last = pieces[-1:]
                         count += len(pieces)
                         await records.run(log.add, pieces)
                 await _check_complete(engine, name, count, first, last)

@@ -84,5 +84,6 @@ def _move_to_front(descriptor: int, begin: int) -> None:
     end = len(words)
     while block := os.pread(descriptor, _BLOCK, begin):
         moved = os.pwrite(descriptor, block, end)
-        begin, end = begin + moved, end + moved
+        begin += moved
+        end += moved
     os.ftruncate(descriptor, end)

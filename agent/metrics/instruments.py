@@ -99,7 +99,8 @@ class Metrics:
             "image_pull_duration_seconds", "Duration of image pulls that succeeded.", _PULLS
         )
         streamed = counter("streamed_bytes_total", "Bytes sent to callers.", "stream")
-        self.log_bytes, self.artifact_bytes = streamed.labels("log"), streamed.labels("artifact")
+        self.log_bytes = streamed.labels("log")
+        self.artifact_bytes = streamed.labels("artifact")
         self.sealed_bytes = counter("log_sealed_bytes_total", "Bytes of logs sealed on the host.")
         self._engine_calls = counter(
             "engine_calls_total", "Calls of the container engine.", "call", "outcome"

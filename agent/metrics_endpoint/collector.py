@@ -93,7 +93,8 @@ class HostGauges(Collector):
         return sorted(totals.items())
 
     def _capacity(self, report: pb.Host) -> Iterator[Metric]:
-        total, reserved = report.capacity, report.reserved
+        total = report.capacity
+        reserved = report.reserved
         capacity = self.reservations.capacity
         yield _one("capacity_cores", "Allocatable cores.", total.nano_cpus / NANO)
         yield _one("reserved_cores", "Cores that are reserved.", reserved.nano_cpus / NANO)
@@ -133,7 +134,8 @@ class HostGauges(Collector):
         waiting = sum(progress.waiting for progress in pulls)
         states = {("waiting",): waiting, ("pulling",): len(pulls) - waiting}
         yield _gauge("image_pulls_in_progress", "Image pulls in progress.", ("state",), states)
-        slots, tls_ports = self.reservations.start_slots, self.reservations.tls_ports
+        slots = self.reservations.start_slots
+        tls_ports = self.reservations.tls_ports
         yield _one("start_slots", "Start slots of the host.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
         yield _one("starts_waiting", "Starts that wait for a slot.", len(slots.waiting))

@@ -75,7 +75,8 @@ def _bound_in_namespace(net: Path, ports: Sequence[Port]) -> bool:
 
 
 def _all_in(net: Path, protocol: Protocol, wanted: Iterable[int]) -> bool:
-    left, is_whole = set(wanted), True
+    left = set(wanted)
+    is_whole = True
     for family in _FAMILIES:
         table = f"{protocol.value}{family}"
         if not sockets_in_use("".join(_pages(net / f"sockstat{family}")), table):
@@ -110,13 +111,13 @@ def bound_ports(
     table: str, protocol: Protocol, wanted: Container[int] = range(1 << 16)
 ) -> frozenset[int]:
     """Return the wanted ports that players can reach, from lines of /proc/net/{udp,tcp}[6]."""
-    return frozenset(
-        number
-        for address, port, state in _SOCKET.findall(table)
-        if state == _STATES[protocol]
-        and (number := int(port, 16)) in wanted
-        and is_reachable(_address(address))
-    )
+    found = set()
+    for address, port, state in _SOCKET.findall(table):
+        number = int(port, 16)
+        is_bound = state == _STATES[protocol] and number in wanted
+        if is_bound and is_reachable(_address(address)):
+            found.add(number)
+    return frozenset(found)
 
 
 def sockets_in_use(counts: str, table: str) -> int:

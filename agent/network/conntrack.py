@@ -42,16 +42,24 @@ _COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 
 _NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8  # The subsystem, in the upper byte of a message's type
-_GET, _DELETE = _CONNTRACK | 1, _CONNTRACK | 2
+_GET = _CONNTRACK | 1
+_DELETE = _CONNTRACK | 2
 _FAMILY = struct.Struct("=BxH")  # Address family, version 0, resource 0
 
-_ORIGINAL, _STATUS, _ID, _FILTER, _STATUS_MASK = 1, 3, 12, 25, 26
-"""CTA_TUPLE_ORIG (addresses from the sender's view), CTA_STATUS, CTA_ID, CTA_FILTER, …"""
+_ORIGINAL = 1  # CTA_TUPLE_ORIG: addresses from the sender's view
+_STATUS = 3  # CTA_STATUS
+_ID = 12  # CTA_ID
+_FILTER = 25  # CTA_FILTER
+_STATUS_MASK = 26  # CTA_STATUS_MASK
 _TRANSPORT = 2
-_NUMBER, _FROM_PORT, _TO_PORT = 1, 2, 3  # CTA_PROTO_NUM, CTA_PROTO_SRC_PORT, CTA_PROTO_DST_PORT
-_ORIGINAL_FLAGS, _REPLY_FLAGS = 1, 2
+_NUMBER = 1  # CTA_PROTO_NUM
+_FROM_PORT = 2  # CTA_PROTO_SRC_PORT
+_TO_PORT = 3  # CTA_PROTO_DST_PORT
+_ORIGINAL_FLAGS = 1  # CTA_FILTER_ORIG_FLAGS
+_REPLY_FLAGS = 2  # CTA_FILTER_REPLY_FLAGS
 _BY_NUMBER = 1 << 3  # CTA_FILTER_F_CTA_PROTO_NUM; those of the ports follow
-_SOURCE_TRANSLATED, _TARGET_TRANSLATED = 1 << 4, 1 << 5  # IPS_SRC_NAT, IPS_DST_NAT
+_SOURCE_TRANSLATED = 1 << 4  # IPS_SRC_NAT
+_TARGET_TRANSLATED = 1 << 5  # IPS_DST_NAT
 
 
 class Flows(NamedTuple):

@@ -18,7 +18,8 @@ Network = IPv4Network | IPv6Network
 Table = Mapping[str, Sequence[str]]
 """The rules of each chain of one table, as iptables-save prints them after `-A CHAIN`."""
 
-FORWARD_CHAIN, INPUT_CHAIN = "TILTYARD-FORWARD", "TILTYARD-INPUT"
+FORWARD_CHAIN = "TILTYARD-FORWARD"
+INPUT_CHAIN = "TILTYARD-INPUT"
 METADATA: tuple[Network, ...] = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::254/128"))
 """Metadata services of clouds, which contain credentials."""
 
@@ -175,7 +176,8 @@ def _to(address: Address, protocol: Protocol, ports: str) -> str:
 
 
 def _with_marks(plain: Sequence[str]) -> tuple[str, ...]:
-    before, marked = "", []
+    before = ""
+    marked = []
     for rule in plain:
         before = hashlib.sha256(f"{before} {rule}".encode()).hexdigest()[:12]
         marked.append(f"{rule} -m comment --comment tiltyard:{before}")
@@ -184,7 +186,8 @@ def _with_marks(plain: Sequence[str]) -> tuple[str, ...]:
 
 def _marks(chain: Sequence[str]) -> list[str]:
     """Return the mark of each rule, "" for a rule without one."""
-    return [found[1] if (found := _MARK.search(rule)) else "" for rule in chain]
+    found = [_MARK.search(rule) for rule in chain]
+    return ["" if mark is None else mark[1] for mark in found]
 
 
 def _parents(table: Table, chain: str) -> tuple[str, ...]:

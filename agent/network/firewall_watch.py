@@ -80,7 +80,8 @@ class FirewallWatch:
         """
         led = self.firewall.led_ports(self.version)
         unled = frozenset() if led is None else published - led
-        lasting, self._unled = unled & self._unled, unled
+        lasting = unled & self._unled
+        self._unled = unled
         if not lasting:
             return ""
         names = sorted(f"{protocol.value} {port}" for protocol, port in lasting)

@@ -5,11 +5,14 @@ import socket
 import struct
 from collections.abc import Iterator
 
-REQUEST, ACK, DUMP = 0x1, 0x4, 0x300  # NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP
+REQUEST = 0x1  # NLM_F_REQUEST
+ACK = 0x4  # NLM_F_ACK
+DUMP = 0x300  # NLM_F_DUMP
 NESTED = 0x8000  # NLA_F_NESTED: the attribute consists of attributes
 
 _KIND = 0x3FFF
-_ERROR, _DONE = 2, 3
+_ERROR = 2
+_DONE = 3
 _MESSAGE = struct.Struct("=IHHII")
 """nlmsghdr: length including this header, type, flags, sequence, port id."""
 _ATTRIBUTE = struct.Struct("=HH")
@@ -22,10 +25,12 @@ def asked(kernel: socket.socket, kind: int, flags: int, body: bytes) -> Iterator
     header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, REQUEST | flags, 0, 0)
     kernel.send(header + body)
     while True:
-        data, at = kernel.recv(_BUFFER), 0
+        data = kernel.recv(_BUFFER)
+        at = 0
         while at < len(data):
             length, kind, *_ = _MESSAGE.unpack_from(data, at)
-            body, at = data[at + _MESSAGE.size : at + length], at + _aligned(length)
+            body = data[at + _MESSAGE.size : at + length]
+            at += _aligned(length)
             if kind in {_ERROR, _DONE}:
                 code = -_ERRNO.unpack_from(body)[0]
                 if code:

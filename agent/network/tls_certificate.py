@@ -53,7 +53,8 @@ class CertificateFiles:
             context = _context()
             # No prompt on a terminal: a key that needs a password is rejected.
             context.load_cert_chain(self.certificate, self.key, password="")
-            begin, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+            begin = leaf.not_valid_before_utc
+            end = leaf.not_valid_after_utc
         except ssl.SSLError as error:
             cause = (error.reason or "they cannot be read").replace("_", " ").lower()
             raise UnfitCertificateError(f"{self.certificate} with {self.key}: {cause}") from error

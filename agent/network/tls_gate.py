@@ -43,7 +43,8 @@ class Gate:
 
     def refusal(self, port: int, address: str) -> str:
         """Admit and count a connection (""), or return the limit that is reached."""
-        caller, counts = caller_of(address), self._counts
+        caller = caller_of(address)
+        counts = self._counts
         if counts[None] >= self._total:
             return "this host's"
         if counts[port] >= self._limits.per_port:

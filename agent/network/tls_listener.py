@@ -109,7 +109,8 @@ class TlsListener:
             self._admit(connection, address)
 
     def _admit(self, connection: socket.socket, address: str) -> None:
-        shared, pair = self._shared, self._shared.certificate.pair
+        shared = self._shared
+        pair = self._shared.certificate.pair
         refusal = "" if self.destination and pair else "no route to the game"
         refusal = refusal or shared.gate.refusal(self._port, address)
         if refusal or pair is None:

@@ -18,7 +18,8 @@ class TlsStream:
     def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = connection
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._sending = asyncio.Lock()
         self._ended = False
@@ -46,7 +47,8 @@ class TlsStream:
             if self._outgoing.pending:  # response to a key update
                 await self._flush()
             if self._received or self._ended:
-                data, self._received = self._received, b""
+                data = self._received
+                self._received = b""
                 return data
             await self._feed()
 
@@ -92,7 +94,8 @@ async def relay(player: TlsStream, game: socket.socket, half_closed: float) -> N
 
     `half_closed`: idle timeout once the game has closed its side.
     """
-    loop, pieces = asyncio.get_running_loop(), 0
+    loop = asyncio.get_running_loop()
+    pieces = 0
 
     async def to_game() -> None:
         nonlocal pieces

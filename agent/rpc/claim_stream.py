@@ -48,7 +48,8 @@ class ClaimStream:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                results, self._results = self._results, []
+                results = self._results
+                self._results = []
                 for portion in portions(results):
                     yield portion
                 if self._ended:

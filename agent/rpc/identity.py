@@ -87,7 +87,9 @@ class Identity:
 def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the content of each DER element."""
     while der:
-        tag, size, begin = der[0], der[1], 2
+        tag = der[0]
+        size = der[1]
+        begin = 2
         if size & 0x80:  # it is the length of the length
             begin += size & 0x7F
             size = int.from_bytes(der[2:begin], "big")

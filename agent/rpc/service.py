@@ -70,14 +70,16 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.WatchRequest, context: Context
     ) -> AsyncGenerator[pb.WatchResponse]:
         """Stream a snapshot, then changes."""
-        feed, clock = self.feed, self.clock
+        feed = self.feed
+        clock = self.clock
         acked = request.acked_sequence if request.incarnation == feed.incarnation else 0
         with feed.subscribe() as subscription:
             messages = self._snapshot(acked)
             for message in messages:
                 yield message
             while not (changes := await subscription.take(HEARTBEAT_SECONDS)).end:
-                reached, began = messages[-1].sequence, clock.monotonic()
+                reached = messages[-1].sequence
+                began = clock.monotonic()
                 messages = self._updates(changes)
                 # Computing free resources is costly; a late heartbeat stops new sessions.
                 rest = rest_after(clock.monotonic() - began, HEARTBEAT_SECONDS / 2)

@@ -73,7 +73,8 @@ class Certificates:
             raise NotYetError(str(error)) from error
         if identity is None:
             raise NotYetError("this host is not enrolled: `tiltyard-agent enrol` does it")
-        self._host, trusted = self._host or host, identity.trusted
+        self._host = self._host or host
+        trusted = identity.trusted
         if host != self._host:
             self._loop.call_soon_threadsafe(self.enrolled_again.set)
             trusted = identity.certificate  # not an authority: rejects all callers

@@ -32,7 +32,8 @@ async def claim(life: Life, request: ClaimRequest) -> None:
     Returns once the claim is recorded and notifying the game was attempted. Raises
     StandbyNotClaimableError, or DiskFullError when it cannot be recorded.
     """
-    pending, session = life.pending_claim, life.session
+    pending = life.pending_claim
+    session = life.session
     if pending is not None:
         _check_whose(pending.request.identity, request)
     elif session.is_standby:
@@ -72,7 +73,8 @@ async def notify_game(runtime: Runtime, life: Life) -> None:
     if session.claim.notified:
         life.answer_claim(None)  # repeated before `notified` was recorded
         return
-    signal, process = session.standby.claim_signal, session.process
+    signal = session.standby.claim_signal
+    process = session.process
     notified = await life.publish()
     await runtime.failpoint("claim.published")
     if notified and signal and process is not None:

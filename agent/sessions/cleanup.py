@@ -25,9 +25,12 @@ async def seal(runtime: Runtime, disks: Disks, life: Life) -> None:
     After SEAL_TRIES engine errors a partial copy is kept. After DiskFullError logs are copied one
     at a time, so that partial copies do not fill the disk together.
     """
-    back_off, failures, internal_id = BackOff(runtime.clock), 0, life.session.internal_id
+    back_off = BackOff(runtime.clock)
+    failures = 0
+    internal_id = life.session.internal_id
     alone: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
-    sealed, damaged = None, False
+    sealed = None
+    damaged = False
     try:
         while sealed is None:
             try:

@@ -67,7 +67,8 @@ class DiskLimits:
 
     def _most_urgent(self) -> list[Session]:
         """Sessions to measure: suspects, then the least recent, or the largest on a low disk."""
-        now, free = self._runtime.clock.monotonic(), self._disks.engine_free_bytes
+        now = self._runtime.clock.monotonic()
+        free = self._disks.engine_free_bytes
         limited = {
             session.internal_id: session
             for session in self._sessions.all()
@@ -91,8 +92,10 @@ class DiskLimits:
         return [limited[key] for *_, key in heapq.nsmallest(LOOKS_OF_A_ROUND, due)]
 
     async def _look(self, session: Session) -> _Look:
-        runtime, internal_id = self._runtime, session.internal_id
-        began, free = runtime.clock.monotonic(), self._disks.engine_free_bytes
+        runtime = self._runtime
+        internal_id = session.internal_id
+        began = runtime.clock.monotonic()
+        free = self._disks.engine_free_bytes
         written = self._looks[internal_id].written
         try:
             written = await runtime.engine.written_bytes(session.container)

@@ -74,8 +74,10 @@ async def ended_container(runtime: Runtime, session: Session) -> Container | Non
     Also returns a container that was restarted externally, with its live process, and one still
     reported as running without a process after CONFIRM_SECONDS, whose ports the engine then frees.
     """
-    name, clock = name_of(session), runtime.clock
-    step, lost_since = CONFIRM_STEP_SECONDS, None
+    name = name_of(session)
+    clock = runtime.clock
+    step = CONFIRM_STEP_SECONDS
+    lost_since = None
     while True:
         try:
             container = await runtime.engine.inspect(name)

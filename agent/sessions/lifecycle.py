@@ -44,7 +44,8 @@ class Lifecycle:
 
     async def run_new(self) -> None:
         """Start the session and drive it until its log is sealed; undo a failed start."""
-        life, held = self._life, self._reservations
+        life = self._life
+        held = self._reservations
         try:
             session = await starting.start(self._runtime, held, life.session, self._step)
         except AgentError as error:
@@ -62,7 +63,8 @@ class Lifecycle:
 
     async def run_adopted(self, container: Container | None) -> None:
         """Continue a session from an earlier run of the agent; `container` as it is now."""
-        life, session = self._life, self._life.session
+        life = self._life
+        session = self._life.session
         if session.state is State.CREATED:
             if container is None or container.status is ContainerStatus.CREATED:
                 await self._undo(SessionStoppedError(session.internal_id))
@@ -90,7 +92,8 @@ class Lifecycle:
         if not session.restarts:
             self._life.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            now, delay = self._runtime.clock.time(), restarts.FIRST_DELAY_SECONDS
+            now = self._runtime.clock.time()
+            delay = restarts.FIRST_DELAY_SECONDS
             await self._life.save(ending.failed(session, container, delay=delay, now=now))
 
     # -- from state to state -------------------------------------------------------------------
@@ -114,7 +117,9 @@ class Lifecycle:
 
     async def _handle_state(self) -> None:
         """Handle the current state until it changes."""
-        life, state, process = self._life, self._life.session.state, self._life.session.process
+        life = self._life
+        state = self._life.session.state
+        process = self._life.session.process
         if process is not None:
             await self._runtime.usage.watch(process)
         if state is State.SHUTTINGDOWN:
@@ -133,7 +138,9 @@ class Lifecycle:
 
     async def _run(self) -> None:
         """Wait for the process to end, then restart or finish; return early on a stop."""
-        life, runtime, process = self._life, self._runtime, self._life.session.process
+        life = self._life
+        runtime = self._runtime
+        process = self._life.session.process
         if process is not None:
             await readiness.watch(runtime, life, process)
             if not await self._ends_unless_stopped(process):
@@ -177,7 +184,9 @@ class Lifecycle:
 
     async def _restart(self) -> None:
         """Wait the delay and restart the container; finish if it cannot run."""
-        life, session, runtime = self._life, self._life.session, self._runtime
+        life = self._life
+        session = self._life.session
+        runtime = self._runtime
         passed = runtime.clock.time() - session.since
         delay = restarts.remaining_delay(session.restart_delay, passed)
         if self._in_doubt:  # before the delay, in which the engine notices the end
@@ -197,7 +206,8 @@ class Lifecycle:
             slots.release()
         if container is None:
             return
-        self._refusals, self._in_doubt = 0, False
+        self._refusals = 0
+        self._in_doubt = False
         if container.has_lost_process:  # it failed at once
             container = await ending.ended_container(runtime, session)
         if container is None or container.has_lost_process:
@@ -219,7 +229,8 @@ class Lifecycle:
         await self._finish(None)
 
     async def _shut_down(self) -> None:
-        life, runtime = self._life, self._runtime
+        life = self._life
+        runtime = self._runtime
         process = life.session.process
         if process is None:
             await ending.end_forgotten(runtime, life.session)
@@ -238,7 +249,8 @@ class Lifecycle:
 
     async def _record_unkillable(self) -> None:
         """Record the session as dead; its process keeps its ports and reservation."""
-        life, now = self._life, self._runtime.clock.time()
+        life = self._life
+        now = self._runtime.clock.time()
         life.unkillable = True
         self._runtime.deadlines.clear(life.session.internal_id)
         await life.save(
@@ -278,7 +290,8 @@ class Lifecycle:
 
     async def _undo(self, error: AgentError) -> None:
         """Remove all of a failed start; if that needs retries, report the error first."""
-        life, back_off = self._life, BackOff(self._runtime.clock)
+        life = self._life
+        back_off = BackOff(self._runtime.clock)
         while True:
             try:
                 name = container_name(life.session.internal_id)

@@ -29,7 +29,8 @@ async def watch(runtime: Runtime, life: Life, process: Process) -> None:
 
 
 async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
-    wait, reported = FIRST_SECONDS, ""
+    wait = FIRST_SECONDS
+    reported = ""
     while session.ports:
         began = runtime.clock.monotonic()
         try:

@@ -84,7 +84,8 @@ class Reconciler:
 
     async def listen(self) -> None:
         """Request a pass after each subscription and on events without a live session."""
-        runtime, back_off = self._runtime, BackOff(self._runtime.clock)
+        runtime = self._runtime
+        back_off = BackOff(self._runtime.clock)
         while True:
             try:
                 async with runtime.engine.events(runtime.agent_id) as changed:
@@ -166,7 +167,9 @@ class Reconciler:
 
     async def _retain(self) -> None:
         """Remove what retention or a full disk makes due."""
-        runtime, disks, before = self._runtime, self._disks, self._disks.warnings
+        runtime = self._runtime
+        disks = self._disks
+        before = self._disks.warnings
         await runtime.records.run(disks.look)
         over = [each for each in self._sessions.each() if each.state.ended]
         ended = retention.with_ages(over, runtime.clock)

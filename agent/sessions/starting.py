@@ -126,7 +126,8 @@ async def start_container(runtime: Runtime, session: Session) -> Container:
     Flows to its ports that were there before the engine published them are flushed at once. In the
     host's network nothing is published, so they lead to the game.
     """
-    name, wait = name_of(session), FIREWALL_FIRST_SECONDS
+    name = name_of(session)
+    wait = FIREWALL_FIRST_SECONDS
     flush = None
     if session.spec.network_mode is NetworkMode.BRIDGE:
         flush = partial(runtime.forget_flows, session.ports, forwarded=False)
@@ -159,7 +160,8 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
 
 @contextlib.asynccontextmanager
 async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
-    start, metrics = start_of(session), runtime.metrics
+    start = start_of(session)
+    metrics = runtime.metrics
     with metrics.starting(start, runtime.clock):
         if session.standby is None:  # the pool has taken a standby's slot already
             account = session.spec.identity.account
@@ -195,7 +197,8 @@ async def _create_and_start(
 ) -> tuple[Session, Container]:
     """Retry with other ports while the engine finds one in use."""
     pinned = any(request.pinned for request in session.spec.ports)
-    begins, metrics = start_of(session), runtime.metrics
+    begins = start_of(session)
+    metrics = runtime.metrics
     tries = 1
     while True:
         try:
@@ -231,7 +234,8 @@ async def _create_and_flush(runtime: Runtime, session: Session) -> None:
 
 
 async def _create(runtime: Runtime, session: Session) -> None:
-    spec, name = _container_spec(runtime, session), container_name(session.internal_id)
+    spec = _container_spec(runtime, session)
+    name = container_name(session.internal_id)
     try:
         await runtime.engine.create(spec)
     except ContainerExistsError:

@@ -116,7 +116,8 @@ class WarmPools:
     async def run(self) -> None:
         """Keep the pools full, until cancelled."""
         while True:
-            changed, began = self._runtime.feed.next_change, self._runtime.clock.monotonic()
+            changed = self._runtime.feed.next_change
+            began = self._runtime.clock.monotonic()
             try:
                 self.look()
             except Exception:
@@ -219,7 +220,8 @@ class WarmPools:
 
     def _handle_end(self, life: Life) -> None:
         """Remove an ended standby, unless it is the newest failed one of its pool."""
-        session, pool = life.session, _pool_of(life)
+        session = life.session
+        pool = _pool_of(life)
         kept = self._failed.get(pool)
         if session.internal_id != kept and session.stop_reason is None:
             how = session.detail or f"code {session.exit_code}"
@@ -232,7 +234,8 @@ class WarmPools:
             self._discard(life, EndReason.STOPPED)
 
     def _set_back(self, life: Life, cause: str) -> None:
-        pool, now = _pool_of(life), self._runtime.clock.monotonic()
+        pool = _pool_of(life)
+        now = self._runtime.clock.monotonic()
         self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
@@ -281,7 +284,8 @@ class WarmPools:
             return
         if not life.session.state.ended:
             life.ask_stop(reason)
-        end, own = self._end(internal_id, reason), task_context(session=internal_id)
+        end = self._end(internal_id, reason)
+        own = task_context(session=internal_id)
         self._ends.start(end, f"end-{internal_id}", key=internal_id, context=own)
 
     async def _end(self, internal_id: str, reason: EndReason) -> None:

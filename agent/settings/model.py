@@ -31,7 +31,9 @@ LARGEST_SPOOL_BYTES = 101_000_000
 """The largest artifact on disk: incompressible data grows by 0.04 %."""
 ENVIRONMENT_PREFIX = "TILTYARD_AGENT_"
 SMALLEST_PORT = 1024
-MOST_CORES, MOST_MEBIBYTES = 100_000, 1 << 30  # Above any host, in the range of the wire format
+MOST_CORES = 100_000
+MOST_MEBIBYTES = 1 << 30
+"""Above any host, in the range of the wire format."""
 
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 

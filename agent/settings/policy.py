@@ -81,7 +81,8 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     try:
-        policy, mode = Policy.model_validate(read_toml(path)), path.stat().st_mode
+        policy = Policy.model_validate(read_toml(path))
+        mode = path.stat().st_mode
     except SettingsError as error:
         raise SettingsError(*(replace(each, key=_KEY) for each in error.mistakes)) from error
     except OSError as error:

@@ -57,7 +57,8 @@ class HostDrain:
         Revision 0 is an operator's order on the host, valid until the control plane's next one.
         Raises StaleRevisionError and DiskFullError.
         """
-        revision, known = order.revision, self.now.revision
+        revision = order.revision
+        known = self.now.revision
         if 0 < revision < known:
             raise StaleRevisionError(revision, known)
         if 0 < revision == known:

@@ -55,7 +55,8 @@ THREADS = 4  # Enough that one slow fsync does not block the others; more do not
 CLAIMS = "claims"  # File name of the journal of claims
 STOPPED = "stopped-"  # Prefix of a file name that ends in a stop reason
 
-DRAINS, POOLS = TypeAdapter(Drain), TypeAdapter(WarmPool)
+DRAINS = TypeAdapter(Drain)
+POOLS = TypeAdapter(WarmPool)
 
 
 @contextlib.contextmanager

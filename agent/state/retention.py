@@ -53,7 +53,8 @@ def with_ages(ended: Iterable[Session], clock: HostClock) -> list[tuple[float, S
     Until the wall clock can be trusted, all that ended before this boot are as old as the boot.
     They are in the order of their ends by the wall clock, which early removals keep.
     """
-    now, trusted = clock.boottime(), is_trusted(clock)
+    now = clock.boottime()
+    trusted = is_trusted(clock)
 
     def age(end: Deadline) -> float:
         return now - due_by(clock, end) if trusted or end.boot_id == clock.boot_id else now
@@ -68,7 +69,8 @@ def fair_order(oldest_first: Iterable[Session]) -> list[str]:
 
     Ties go to the account with the oldest session.
     """
-    sessions, newer = list(oldest_first), Counter[str]()
+    sessions = list(oldest_first)
+    newer = Counter[str]()
     ranks = dict[str, int]()
     for session in reversed(sessions):
         account = session.spec.identity.account
@@ -96,7 +98,9 @@ def due(
         order = fair_order(session for _, session in oldest_first)
         surplus.update(order[: len(ages) - ENDED_KEPT])
 
-    sealed, unread, logs = list[Session](), list[str](), list[Session]()
+    sealed = list[Session]()
+    unread = list[str]()
+    logs = list[Session]()
     for _, session in oldest_first:
         internal_id = session.internal_id
         if session.log_sealed and not session.container_removed:

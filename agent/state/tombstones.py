@@ -25,7 +25,9 @@ class Tombstones:
         They count as new while the wall clock cannot be trusted, which may be after a boot.
         """
         loaded = await self._records.run(_load, self._records.tombstones_dir)
-        now, wall, trusted = self._clock.boottime(), self._clock.time(), is_trusted(self._clock)
+        now = self._clock.boottime()
+        wall = self._clock.time()
+        trusted = is_trusted(self._clock)
         # abs(): a clock that was set back must not prolong it.
         self._made = {key: now - (abs(wall - at) if trusted else 0) for key, at in loaded.items()}
         await self._remove_old()

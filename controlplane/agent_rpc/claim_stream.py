@@ -87,7 +87,8 @@ class ClaimStream:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                claims, self._unsent = self._unsent, []
+                claims = self._unsent
+                self._unsent = []
                 for portion in portions(claims):
                     await call.write(agent_pb2.ClaimSessionsRequest(claims=portion))
 

@@ -38,7 +38,8 @@ from tiltyard.agent.wire import (
 from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec
 from tiltyard.runtime.clock import from_ms, to_ms
 
-MAX_NANO_CPUS, MAX_MEMORY_BYTES = 2**46, 2**50
+MAX_NANO_CPUS = 2**46
+MAX_MEMORY_BYTES = 2**50
 """70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
 MAX_REVISION = 2**62
 """Half of the database's integer range: an order can exceed any reported revision."""

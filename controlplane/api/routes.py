@@ -40,7 +40,8 @@ from controlplane.http.messages import Request
 from controlplane.http.request_slots import RequestSlot
 from tiltyard.runtime.logging.events import bind
 
-READ, WRITE = Scope.OPERATOR_READ, Scope.OPERATOR_WRITE
+READ = Scope.OPERATOR_READ
+WRITE = Scope.OPERATOR_WRITE
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
@@ -140,8 +141,10 @@ def _document() -> bytes:
 
 def _guarded(route: Route, services: Services) -> Handler:
     """Wrap a handler: authenticate, wait for a request slot, check the scope."""
-    scope, operation = route.scope, route.handler
-    authenticate, slots = services.accounts.authenticate, services.request_slots
+    scope = route.scope
+    operation = route.handler
+    authenticate = services.accounts.authenticate
+    slots = services.request_slots
 
     async def admit(request: Request, scope: Scope) -> RequestSlot:
         caller = await authenticate(_bearer(request.headers), request.remote or "")
@@ -174,7 +177,8 @@ def _guarded(route: Route, services: Services) -> Handler:
 
 def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
     """Wrap `begin`: the same checks as `_guarded`, to which a refusal is left."""
-    recall, slots = services.accounts.known, services.request_slots
+    recall = services.accounts.known
+    slots = services.request_slots
 
     def answer(brief: Brief) -> None:
         caller = recall(_bearer(brief.message.headers))

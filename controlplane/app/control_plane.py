@@ -81,7 +81,8 @@ class ControlPlane:
         self._listeners = Listeners(limits or Limits(), metrics.http)
         self.clock = clock = clock or SystemClock()
         self.certificate = ServedCertificate(config, clock)
-        random, reach = Random(), failpoint(config.failpoint, STEPS)  # noqa: S311 - not a secret
+        random = Random()  # noqa: S311 - not a secret
+        reach = failpoint(config.failpoint, STEPS)
         self.store = store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self.clock)
         keep_ended = config.ended_retention_days * DAY
@@ -261,7 +262,8 @@ class ControlPlane:
         bounds = Bounds.of_api(self._config)
         await self._serve_metrics()
         await self._serve_enrolment()
-        tls, address = await self.certificate.open(), host_and_port(self._config.api_listen)
+        tls = await self.certificate.open()
+        address = host_and_port(self._config.api_listen)
         app = make_web_app(self.services)
         self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
         log.info("listening", address=self.base_url)
@@ -273,7 +275,8 @@ class ControlPlane:
         if not self._config.metrics_listen:
             return
         address = host_and_port(self._config.metrics_listen)
-        app, bounds = self._exposition.make_app(), metrics_listener.BOUNDS
+        app = self._exposition.make_app()
+        bounds = metrics_listener.BOUNDS
         self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
         log.info("listening for scrapes", address=self.metrics_url)
 

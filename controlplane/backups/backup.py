@@ -22,7 +22,9 @@ from controlplane.state_dir.private_files import read_private, writing_private
 from controlplane.storage.engine.database_copy import copy_database
 
 DATABASE = "controlplane.db"
-AUTHORITY, TICKET_KEY, REGISTRY_KEY = "authority.pem", "ticket.key", "registry.key"
+AUTHORITY = "authority.pem"
+TICKET_KEY = "ticket.key"
+REGISTRY_KEY = "registry.key"
 
 KEYS = (AUTHORITY, TICKET_KEY, REGISTRY_KEY)
 REQUIRED = (AUTHORITY, TICKET_KEY, DATABASE)
@@ -105,7 +107,8 @@ def _copy(config: Config, folder: Path) -> None:
 
 def _write_archive(folder: Path, file: IO[bytes], now: datetime) -> None:
     def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.mtime, member.mode = int(now.timestamp()), 0o600
+        member.mtime = int(now.timestamp())
+        member.mode = 0o600
         member.uid = member.gid = 0
         member.uname = member.gname = ""
         return member

@@ -48,7 +48,8 @@ def restore(
             raise StoreError(
                 f"cannot restore to {state_dir}: it has a database: --force replaces it"
             )
-        draft, ready = state_dir / _DRAFT, state_dir / RESTORE_READY
+        draft = state_dir / _DRAFT
+        ready = state_dir / RESTORE_READY
         shutil.rmtree(draft, ignore_errors=True)
         try:
             draft.mkdir(mode=0o700)

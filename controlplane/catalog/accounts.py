@@ -42,7 +42,8 @@ class Accounts:
 
     def known(self, token: str) -> Caller | None:
         """As `authenticate`, but without the address; None if that has to wait or to refuse."""
-        presented, now = parse(token), self._clock.time()
+        presented = parse(token)
+        now = self._clock.time()
         if presented is None:
             return None
         stored = _checked(presented, self._tokens.known(presented.token_id), now)
@@ -57,7 +58,8 @@ class Accounts:
         Raises:
             UnauthorizedError: For every kind of invalid token alike.
         """
-        presented, caller = parse(token), None
+        presented = parse(token)
+        caller = None
         if presented is not None:
             queue_as(f"token {presented.token_id}")
             caller = await self._caller(presented, address)
@@ -68,7 +70,8 @@ class Accounts:
         return caller
 
     async def _caller(self, presented: PresentedToken, address: str) -> Caller | None:
-        found, now = await self._tokens.get(presented.token_id), self._clock.time()
+        found = await self._tokens.get(presented.token_id)
+        now = self._clock.time()
         stored = _checked(presented, found, now)
         if stored is None:
             return None
@@ -84,12 +87,14 @@ class Accounts:
         self, names: Iterable[str], *, new_operator_token: bool = False
     ) -> InitialTokens:
         """Create missing accounts and operator token; `new_operator_token` forces a new one."""
-        made, now = InitialTokens(), self._clock.time()
+        made = InitialTokens()
+        now = self._clock.time()
         for name in names:
             token = mint()
             if await self._store.run(accounts.create_account, name, token, INITIALISER, now):
                 made.accounts[name] = token.text
-        operator, another = mint(), new_operator_token
+        operator = mint()
+        another = new_operator_token
         create = accounts.create_operator_token
         if await self._store.run(create, operator, now, another=another):
             made.operator_token = operator.text

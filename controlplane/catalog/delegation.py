@@ -35,7 +35,8 @@ class Delegation:
         lacking = sorted(scope for scope in wanted.scopes if not grants(caller.scopes, scope))
         if lacking and account is None:
             raise CannotDelegateError(", ".join(lacking))
-        token, now = mint(), self.clock.time()
+        token = mint()
+        now = self.clock.time()
         await self.store.run(tokens.make, caller.actor, token, wanted, now, account)
         await self.reach("token.made")
         return token
@@ -47,7 +48,8 @@ class Delegation:
 
     async def revoke(self, caller: Caller, token_id: str) -> list[str]:
         """Revoke a token and all made from it, for an operator; return the ids. Idempotent."""
-        then, now = self.streams.end_of, self.clock.time()
+        then = self.streams.end_of
+        now = self.clock.time()
         ended = await self.store.run_then(then, tokens.revoke, token_id, caller.actor, now)
         await self.reach("token.revoked")
         return ended

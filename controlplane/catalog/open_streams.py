@@ -59,7 +59,8 @@ class OpenStreams:
 
     def end_of(self, token_ids: Collection[str]) -> None:
         """End all streams of these tokens."""
-        now, ended = asyncio.get_running_loop().time(), frozenset(token_ids)
+        now = asyncio.get_running_loop().time()
+        ended = frozenset(token_ids)
         for stream in self._open:
             if stream.token_id in ended and not stream.timeout.expired():
                 stream.timeout.reschedule(now)

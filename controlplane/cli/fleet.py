@@ -17,7 +17,8 @@ from controlplane.domain.placement import Strategy
 
 def _usage(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
     def shown(row: Row) -> str:
-        reserved, capacity = row["reserved"], row["capacity"]
+        reserved = row["reserved"]
+        capacity = row["capacity"]
         return "" if capacity is None else f"{show(reserved[key])} of {show(capacity[key])}"
 
     return shown
@@ -34,26 +35,53 @@ _USE: tuple[Column, ...] = (("IN SETTINGS", "declared"), "applications", "agents
 REGIONS: tuple[Column, ...] = ("name", *_USE)
 NODE_POOLS: tuple[Column, ...] = ("name", "strategy", "hostNetwork", *_USE)
 AGENTS: tuple[Column, ...] = (
-    *("name", "state", "region", "nodePool", "version", "sessions"),
+    "name",
+    "state",
+    "region",
+    "nodePool",
+    "version",
+    "sessions",
     ("CPU", _usage("cpu", cores)),
     ("RAM", _usage("ram", memory)),
     ("IMAGES", "imageCount"),
     ("DRAINING", _draining),
     ("CERTIFICATE UNTIL", "certificateExpires"),
     ("AUTHORITY", lambda row: short(row["authority"])),
-    *("latency", "lastReport"),
+    "latency",
+    "lastReport",
 )
 AGENT: tuple[Column, ...] = (
     *AGENTS,
-    *("address", ("PUBLIC", "publicAddress"), "latencyAddresses", "unresponsiveAddresses"),
-    *("engineAvailable", "engineVersion", ("RUNC", "runcVersion"), ("KERNEL", "kernelVersion")),
+    "address",
+    ("PUBLIC", "publicAddress"),
+    "latencyAddresses",
+    "unresponsiveAddresses",
+    "engineAvailable",
+    "engineVersion",
+    ("RUNC", "runcVersion"),
+    ("KERNEL", "kernelVersion"),
     ("GPU", _usage("gpu", str)),
-    *("freeSessions", ("IN SETTINGS", "declared"), "lost", "revoked"),
-    *(("UNCLAIMED", "unclaimedCount"), "warmPools", "images", "pulls", "startFailures"),
+    "freeSessions",
+    ("IN SETTINGS", "declared"),
+    "lost",
+    "revoked",
+    ("UNCLAIMED", "unclaimedCount"),
+    "warmPools",
+    "images",
+    "pulls",
+    "startFailures",
 )
 DRAIN: tuple[Column, ...] = ("name", "sessions", ("DRAINING", _draining))
 WARM_POOLS: tuple[Column, ...] = (
-    *("image", "location", "size", "ready", "enabled", "env", "args", "labels", "claimSignal"),
+    "image",
+    "location",
+    "size",
+    "ready",
+    "enabled",
+    "env",
+    "args",
+    "labels",
+    "claimSignal",
 )
 
 

@@ -60,15 +60,37 @@ ACCOUNTS: tuple[Column, ...] = (
     "created",
 )
 TOKENS: tuple[Column, ...] = (
-    *("id", "account", "name", "created", "expires", "lastUsed", ("FROM", "lastUsedFrom")),
-    *("revoked", "scopes"),
+    "id",
+    "account",
+    "name",
+    "created",
+    "expires",
+    "lastUsed",
+    ("FROM", "lastUsedFrom"),
+    "revoked",
+    "scopes",
 )
 SESSIONS: tuple[Column, ...] = (
-    *("account", "id", "status", ("IMAGE", lambda row: f"{row['image']}:{row['tag']}")),
-    *("location", "agent", "host", ("PORTS", _ports), ("PLAYERS", "playerCount"), "created"),
+    "account",
+    "id",
+    "status",
+    ("IMAGE", lambda row: f"{row['image']}:{row['tag']}"),
+    "location",
+    "agent",
+    "host",
+    ("PORTS", _ports),
+    ("PLAYERS", "playerCount"),
+    "created",
 )
 EVENTS: tuple[Column, ...] = (
-    *("sequence", "time", "kind", "account", "token", "address", "object", "data"),
+    "sequence",
+    "time",
+    "kind",
+    "account",
+    "token",
+    "address",
+    "object",
+    "data",
 )
 
 

@@ -11,7 +11,12 @@ from controlplane.cli.options import NAME, calls, lists, removes
 
 _STDIN = Path("-")
 REGISTRIES: tuple[Column, ...] = (
-    *("name", "address", "aliases", "username", "private", ("IN SETTINGS", "declared")),
+    "name",
+    "address",
+    "aliases",
+    "username",
+    "private",
+    ("IN SETTINGS", "declared"),
     "applications",
 )
 

@@ -118,7 +118,8 @@ async def _serve(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    control_plane, notifier = ControlPlane(config), Notifier(read_supervision())
+    control_plane = ControlPlane(config)
+    notifier = Notifier(read_supervision())
     tasks = TaskOwner[None]()
     tasks.start(notifier.follow(control_plane.listening, stopping), "service manager")
     try:

@@ -61,7 +61,8 @@ def describe(obstacle: Obstacle) -> str:
     if obstacle.kind not in _SHORT_OF:
         return _TEXTS[obstacle.kind].format_map(obstacle._asdict())
     unit, scale = _SHORT_OF[obstacle.kind]
-    wanted, free = obstacle.wanted / scale, max(obstacle.free, 0) / scale
+    wanted = obstacle.wanted / scale
+    free = max(obstacle.free, 0) / scale
     text = f"{unit}: {wanted:g} wanted, {free:g} free"
     if not obstacle.held:
         return text

@@ -16,10 +16,12 @@ FAMILIAR_RULE = (
     " images of those under other names"
 )
 
-MAX_USERNAME, MAX_PASSWORD = 256, 4096
+MAX_USERNAME = 256
+MAX_PASSWORD = 4096
 """Characters; cloud tokens used as passwords have some 3,000."""
 
-MAX_ALIASES, MAX_AUTH_HOSTS = 16, 16
+MAX_ALIASES = 16
+MAX_AUTH_HOSTS = 16
 USERNAME_RULE = f"must be 1 to {MAX_USERNAME} characters, none of them ':' or a control character"
 """A colon ends the name in Basic authentication (RFC 7617)."""
 

@@ -146,7 +146,9 @@ def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, flo
 
 def fullness(view: HostView) -> float:
     """Return the used share of a host's cores or memory, the greater of both, from 0 to 1."""
-    capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
+    capacity = view.host.capacity
+    reserved = view.host.reserved
+    held = view.held
     return max(
         (reserved.nano_cpus + held.nano_cpus) / max(capacity.nano_cpus, 1),
         (reserved.memory_bytes + held.memory_bytes) / max(capacity.memory_bytes, 1),
@@ -199,7 +201,9 @@ def _unusable(view: HostView, max_age: float) -> Iterator[Obstacle]:
 
 
 def _short_of_resources(view: HostView, wanted: Resources) -> Iterator[Obstacle]:
-    capacity, reserved, held = view.host.capacity, view.host.reserved, view.held
+    capacity = view.host.capacity
+    reserved = view.host.reserved
+    held = view.held
     free = capacity.nano_cpus - reserved.nano_cpus - held.nano_cpus
     if wanted.nano_cpus > free:
         yield Obstacle(ObstacleKind.CPU, wanted.nano_cpus, free, held.nano_cpus)
@@ -212,7 +216,10 @@ def _short_of_resources(view: HostView, wanted: Resources) -> Iterator[Obstacle]
 
 
 def _short_of_ports(view: HostView, ports: tuple[PortRequest, ...]) -> Iterator[Obstacle]:
-    host, tcp, tls, pins = view.host, 0, False, []
+    host = view.host
+    tcp = 0
+    tls = False
+    pins = []
     for port in ports:
         tcp += port.protocol is Protocol.TCP
         tls = tls or port.tls

@@ -21,7 +21,8 @@ def cut_out(secret: str, text: str) -> str:
 
 
 def _cut_form(form: str, text: str) -> str:
-    begin, rest = form[:_PREFIX], form[_PREFIX:]
+    begin = form[:_PREFIX]
+    rest = form[_PREFIX:]
     if not begin:
         return text
     before, *parts = re.split(re.escape(begin), text, flags=re.IGNORECASE)

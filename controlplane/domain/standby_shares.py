@@ -61,7 +61,8 @@ def room_for(view: HostView, wanted: Wanted, max_age: float) -> int:
     """Return how many more of these a host could take, without pinned ports."""
     if not has_room(view, wanted, max_age):
         return 0
-    host, each = view.host, wanted.reservation
+    host = view.host
+    each = wanted.reservation
     free = host.capacity - host.reserved - view.held
     tcp = sum(port.protocol is Protocol.TCP for port in wanted.ports)
     pairs = (

@@ -83,10 +83,13 @@ class StartFailures:
         self._forget(now)
         before = self._newest.pop(owner, None)
         if before is not None and now < before.until:
-            pause, until, until_time = before.pause, before.until, before.until_time
+            pause = before.pause
+            until = before.until
+            until_time = before.until_time
         else:
             pause = FIRST_PAUSE if before is None else min(2 * before.pause, LONGEST_PAUSE)
-            until, until_time = now + pause, time + pause
+            until = now + pause
+            until_time = time + pause
         count = 1 if before is None else before.count + 1
         failure = StartFailure(
             *owner, error.agent_reason, error.text, count, time, pause, until, until_time

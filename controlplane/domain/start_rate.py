@@ -28,7 +28,8 @@ class StartRate:
         if bucket is None:
             self._sweep(now)
             bucket = self._buckets[account, location] = _Bucket(self.burst, now)
-        bucket.level, bucket.time = self._level(bucket, now), now
+        bucket.level = self._level(bucket, now)
+        bucket.time = now
         if bucket.level < 1:
             return max(1, math.ceil((1 - bucket.level) / self.rate))
         bucket.level -= 1

@@ -20,7 +20,12 @@ AUTHORITY_STEPS = (
     "authority.finished",
 )
 STEPS = (
-    *(*START_STEPS, *CLAIM_STEPS, *STOP_STEPS, *TAG_STEPS, *TOKEN_STEPS, *PLAYER_STEPS),
+    *START_STEPS,
+    *CLAIM_STEPS,
+    *STOP_STEPS,
+    *TAG_STEPS,
+    *TOKEN_STEPS,
+    *PLAYER_STEPS,
     *AUTHORITY_STEPS,
 )
 """All failpoints; each follows a commit or an answer, `claim.taken` a choice in memory."""

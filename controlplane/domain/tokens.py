@@ -58,7 +58,8 @@ class PresentedToken:
 
 def mint() -> NewToken:
     """Make a token with 256 random bits."""
-    token_id, secret = secrets.token_hex(8), secrets.token_hex(32)
+    token_id = secrets.token_hex(8)
+    secret = secrets.token_hex(32)
     body = f"ty_{token_id}_{secret}"
     return NewToken(body + _checksum(body), token_id, _hash(secret))
 

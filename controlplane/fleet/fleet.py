@@ -222,7 +222,8 @@ class Fleet:
         self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
     ) -> tuple[Candidate, ...]:
         """Explain how `take_host` would rank the hosts of a region and node pool."""
-        now, allowed = self._listening.now(), self.node_pools.allows(node_pool, network_mode)
+        now = self._listening.now()
+        allowed = self.node_pools.allows(node_pool, network_mode)
 
         def seen(host: Host) -> HostView | ObstacleKind:
             if not allowed:

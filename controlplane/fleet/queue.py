@@ -92,7 +92,8 @@ class HostQueue:
         queue = self._queues.setdefault(ask.place, _Queue(ask.place))
         if len(queue.waiting) >= self._max_waiting:
             # Each of them has begun or given up by then.
-            why, after = f"{len(queue.waiting)} starts wait for a slot", math.ceil(seconds)
+            why = f"{len(queue.waiting)} starts wait for a slot"
+            after = math.ceil(seconds)
             raise NoCapacityError(ask.place[0], why, max(1, after), NoCapacityCause.QUEUE_FULL)
         ask.given = asyncio.get_running_loop().create_future()
         queue.put(ask)
@@ -109,7 +110,8 @@ class HostQueue:
         if not ask.given.done():
             if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)], reported_only=True):
                 self._fleet.unreported.check([ask.place], taking=True)
-            why, cause = "the start timed out", NoCapacityCause.OUT_OF_TIME
+            why = "the start timed out"
+            cause = NoCapacityCause.OUT_OF_TIME
             raise NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
         return ask.given.result()
 
@@ -158,5 +160,6 @@ class HostQueue:
 
 
 def _no_room(ask: Ask) -> NoCapacityError:
-    why, cause = "no host has capacity", NoCapacityCause.NO_ROOM
+    why = "no host has capacity"
+    cause = NoCapacityCause.NO_ROOM
     return NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)

@@ -111,7 +111,8 @@ class Renewal:
             self._swap_certificates([host for host in unmoved if not self._is_responsive(host)])
         if not is_trusted(self.clock):
             return
-        now, retry_at = self.clock.monotonic(), self._retry_at
+        now = self.clock.monotonic()
+        retry_at = self._retry_at
         due = [host for host in unmoved if now >= retry_at.get(host.name, 0.0)]
         await _for_each([host for host in due if self._is_responsive(host)], self._move, "move")
 
@@ -162,7 +163,8 @@ class Renewal:
             self.metrics.renewals.labels("agent", "renewed").inc()
         except _FAILURES as error:
             self.metrics.renewals.labels("agent", "failed").inc()
-            name, expire = host.name, host.row.certificate_expire or 0.0
+            name = host.name
+            expire = host.row.certificate_expire or 0.0
             if expire <= self.clock.time():
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
@@ -207,7 +209,8 @@ class Renewal:
 
     async def renew_host(self, host: Host) -> None:
         """Renew the certificate of a host, from the same authority."""
-        asked, row = await host.client.ask_for_request(), host.row
+        asked = await host.client.ask_for_request()
+        row = host.row
         assert row.id is not None, "only an enrolled agent's certificate expires"
         issued = self.issuer.sign_agent(asked.request, row.id, row.authority)
         await host.client.install(issued.certificate)
@@ -223,7 +226,8 @@ class Renewal:
         log.info("moved to the current authority", agent=host.name)
 
     async def _install_current(self, host: Host) -> None:
-        asked, row = await host.client.ask_for_request(), host.row
+        asked = await host.client.ask_for_request()
+        row = host.row
         if not asked.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)
         assert row.id is not None, "only an enrolled agent belongs to an authority"
@@ -236,7 +240,8 @@ class Renewal:
         await self.reach("authority.moved")
 
     async def _drop_former(self, host: Host) -> None:
-        authority, row = self.issuer.authority, host.row
+        authority = self.issuer.authority
+        row = host.row
         await host.client.install(authorities=authority.certificate)
         await self.reach("authority.dropped")
         if row.authority == authority.fingerprint and row.id is not None:

@@ -73,7 +73,8 @@ class StandbyPools:
         self._views: dict[str, HostView | None] = {}
         """The hosts in this round, including the standbys planned so far."""
         self._read_at = float("-inf")
-        self._wake, self._at_once = asyncio.Event(), asyncio.Event()
+        self._wake = asyncio.Event()
+        self._at_once = asyncio.Event()
         fleet.subscribe(lambda _: self._wake.set())
 
     def look(self) -> None:
@@ -103,10 +104,12 @@ class StandbyPools:
 
     def kept_on(self, host: Host) -> list[KeptOnHost]:
         """Return the pools that have, or should have, standbys on a host."""
-        standbys, name = self._fleet.standbys, host.name
+        standbys = self._fleet.standbys
+        name = host.name
         kept = []
         for pool_id in sorted(host.pool_orders.pools | standbys.pools_on(name)):
-            size, there = host.pool_orders.size(pool_id), standbys.live_on(pool_id, name)
+            size = host.pool_orders.size(pool_id)
+            there = standbys.live_on(pool_id, name)
             wanted = self._wanted.get(pool_id)
             if size or there:
                 pool = None if wanted is None else wanted.pool
@@ -188,12 +191,13 @@ class StandbyPools:
         Standbys run the newest tag that a host could start. A host that has not pulled it keeps
         its share of an older tag for PULL_GRACE, then until others have as many ready.
         """
-        pool_id, place = wanted.pool.id, (wanted.pool.location, wanted.application.node_pool)
+        pool_id = wanted.pool.id
+        place = (wanted.pool.location, wanted.application.node_pool)
         hosts = [host for host in self._fleet.hosts_of(*place) if self._keeps_share(host)]
         if self._fleet.unreported.count([place], taking=True):
             return dict.fromkeys((host.name for host in hosts), None)
         held = {host.name: host.pool_orders.size(pool_id) for host in hosts}
-        views = {host.name: view for host in hosts if (view := self._view(host)) is not None}
+        views = self._views_of(hosts)
         plan: dict[str, tuple[int, Tag] | None] = dict.fromkeys(held.keys() - views.keys(), None)
         newest = self._newest_startable(wanted.tags, views.values())
         if newest is None:
@@ -225,13 +229,15 @@ class StandbyPools:
         held: Mapping[str, int],
         size: int,
     ) -> dict[str, int]:
-        pool_id, application = wanted.pool.id, wanted.application
+        pool_id = wanted.pool.id
+        application = wanted.application
         present = {v.agent: self._fleet.standbys.live_on(pool_id, v.agent) for v in views}
         mine = {name: held[name] for name in present}
         if sum(mine.values()) == size and all(present[n] >= mine[n] for n in mine):
             return mine  # without computing the room of the hosts
         each = Wanted(tag.image, application.reservation, application.ports)
-        hosts, strategy = [], self._fleet.node_pools.strategy(application.node_pool)
+        hosts = []
+        strategy = self._fleet.node_pools.strategy(application.node_pool)
         for view in views:
             name = view.agent
             room = room_for(view, each, self._fleet.unresponsive_after)
@@ -254,10 +260,16 @@ class StandbyPools:
             return False
         return now - self._unfilled_since.setdefault(key, now) >= SHORT_AFTER
 
-    def _view(self, host: Host) -> HostView | None:
-        if host.name not in self._views:
-            self._views[host.name] = self._fleet.view(host)
-        return self._views[host.name]
+    def _views_of(self, hosts: Collection[Host]) -> dict[str, HostView]:
+        """Return the views of the hosts that have reported, by name; each is made once a round."""
+        found = {}
+        for host in hosts:
+            if host.name not in self._views:
+                self._views[host.name] = self._fleet.view(host)
+            view = self._views[host.name]
+            if view is not None:
+                found[host.name] = view
+        return found
 
     def _newest_startable(self, tags: Sequence[Tag], views: Collection[HostView]) -> Tag | None:
         """Return the newest tag that a host could start now, else the newest pulled one."""
@@ -275,7 +287,8 @@ def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:
 
 
 def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
-    pool, application = wanted.pool, wanted.application
+    pool = wanted.pool
+    application = wanted.application
     identity = Identity(
         account=pool.account,
         session_id=pool.id,

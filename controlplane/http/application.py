@@ -39,7 +39,8 @@ class Brief:
 
         It returns whether that can be followed, since the client is still connected.
         """
-        self.body, self._done = body, done
+        self.body = body
+        self._done = done
         self._metrics.in_progress += 1
         self._answer(self)
 
@@ -48,9 +49,11 @@ class Brief:
         if self.slot is not None:
             self.slot.release()
         self._metrics.in_progress -= 1
-        is_open, method = self._done(content), self.message.method
+        is_open = self._done(content)
+        method = self.message.method
         if content is not None or not is_open:
-            seconds, status = perf_counter() - self._began, 200 if is_open else 499
+            seconds = perf_counter() - self._began
+            status = 200 if is_open else 499
             self._metrics.answered(method, self._route, status, seconds)
 
 
@@ -93,7 +96,9 @@ class Application:
 
     async def answer(self, request: Request) -> web.StreamResponse:
         """Answer a request. Count by route, not path; 499: the client disconnected before."""
-        metrics, status, began = self._metrics, 500, perf_counter()
+        metrics = self._metrics
+        status = 500
+        began = perf_counter()
         metrics.in_progress += 1
         try:
             try:
@@ -112,7 +117,8 @@ class Application:
 
     def brief(self, message: RawRequestMessage) -> Brief | None:
         """Return a request that may be answered at once; None if its route has no such way."""
-        path, method = message.url.path_safe, message.method
+        path = message.url.path_safe
+        method = message.method
         place, _, last = path.rpartition("/")
         route = self._at_once.get((method, path)) or self._at_once.get((method, f"{place}/{{}}"))
         if route is None or "%" in last:  # which is not decoded
@@ -125,7 +131,8 @@ class Application:
         Raises:
             web.HTTPException: There is none.
         """
-        request.app, path = self.web, request.rel_url.path_safe
+        request.app = self.web
+        path = request.rel_url.path_safe
         resource = self._plain.get(path)
         if resource is None:
             for resource in self._by_depth.get(path.count("/"), {}).values():

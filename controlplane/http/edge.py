@@ -117,7 +117,8 @@ class Connection(web.RequestHandler):
             return
         if data and not self._busy:
             self._head = (self._head + data)[:HEAD_KEPT]
-        waiter, self._waiter = self._waiter, None  # not woken for what is answered here
+        waiter = self._waiter
+        self._waiter = None  # not woken for what is answered here
         super().data_received(data)
         self._waiter = waiter
         if not self._messages:
@@ -140,15 +141,19 @@ class Connection(web.RequestHandler):
             return False
         self._disarm()
         # As while the task works.
-        self._busy, self._request_in_progress = True, True
-        self._idle, self._waiter = self._waiter, None
-        self.arrived, self._pending = payload.read_nowait(), brief
+        self._busy = True
+        self._request_in_progress = True
+        self._idle = self._waiter
+        self._waiter = None
+        self.arrived = payload.read_nowait()
+        self._pending = brief
         brief.begin(self.arrived, self._finish)
         return True
 
     def _finish(self, content: bytes | None) -> bool:
         """Send the content of a 200, or wake the task; return False if the client is gone."""
-        waiter, self._pending = self._idle, None
+        waiter = self._idle
+        self._pending = None
         self._waiter = waiter
         is_open = self.transport is not None and not self._wire.is_closing()
         if content is not None:
@@ -169,15 +174,19 @@ class Connection(web.RequestHandler):
         return is_open or content is None
 
     def _expect_another(self) -> None:
-        self._busy, self._head, self.arrived = False, b"", b""
+        self._busy = False
+        self._head = b""
+        self.arrived = b""
         self._next_keepalive_close_time = self._loop.time() + self._limits.idle
         if self._keepalive_handle is None:
-            at, end = self._next_keepalive_close_time, self._process_keepalive
+            at = self._next_keepalive_close_time
+            end = self._process_keepalive
             self._keepalive_handle = self._loop.call_at(at, end)
 
     def begin(self, body: StreamReader) -> None:
         """Note the end of a request's headers, and start the body deadline."""
-        self._busy, self._body = True, body
+        self._busy = True
+        self._body = body
         self._disarm()
         if not body.is_eof():
             late = f"the body was not received within {self._limits.body:g} s"
@@ -193,7 +202,9 @@ class Connection(web.RequestHandler):
                 await self._linger()
             return sent
         finally:
-            self._busy, self._body, self._head = False, None, b""
+            self._busy = False
+            self._body = None
+            self._head = b""
             self._disarm()
 
     def handle_error(
@@ -308,8 +319,10 @@ class Edge:
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
         loop = asyncio.get_running_loop()
         request = Request(message, payload, protocol, writer, task, loop, remote=caller)
-        request.identifier, request.is_forwarded = identifier(), caller != peer
-        request.arrived, protocol.arrived = protocol.arrived, b""
+        request.identifier = identifier()
+        request.is_forwarded = caller != peer
+        request.arrived = protocol.arrived
+        protocol.arrived = b""
         return request
 
     def _brief(self, message: RawRequestMessage) -> Brief | None:

@@ -138,7 +138,8 @@ class _Listener(socket.socket):
             raise ConnectionAbortedError
         accepted = _Accepted(sock.family, sock.type, sock.proto, sock.detach())
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
-        accepted.gate, accepted.peer = self.gate, address[0]
+        accepted.gate = self.gate
+        accepted.peer = address[0]
         return accepted, address
 
 

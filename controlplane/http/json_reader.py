@@ -51,13 +51,18 @@ def read_json(body: bytes, *, max_values: int = MAX_VALUES) -> Any:
     return value
 
 
+def _text_of(item: Any) -> str:
+    if isinstance(item, dict):
+        return "".join(item)
+    return item if isinstance(item, str) else ""
+
+
 def _check(value: Any) -> None:
     """Check texts and nesting, without recursion."""
     pending = [(value, 1)]
     while pending:
         item, level = pending.pop()
-        text = item if isinstance(item, str) else "".join(item) if isinstance(item, dict) else ""
-        if _NOT_TEXT.search(text):
+        if _NOT_TEXT.search(_text_of(item)):
             raise ValueError("contains NUL or a lone surrogate in a string")
         if isinstance(item, dict | list):
             if level > MAX_NESTING:

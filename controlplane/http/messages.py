@@ -67,7 +67,9 @@ class Reply(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Send headers and body."""
         assert isinstance(request, Request)
-        headers, content, writer = self.headers, self.content, request.writer
+        headers = self.headers
+        content = self.content
+        writer = request.writer
         self._keeps_alive = request.keep_alive and not self.is_last
         if not self._keeps_alive:
             headers["Connection"] = "close"

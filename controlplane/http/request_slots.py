@@ -29,7 +29,8 @@ class RequestSlot:
 
     def release(self) -> None:
         """Give the slot to the next request of the account. Idempotent."""
-        release, self._release = self._release, None
+        release = self._release
+        self._release = None
         if release is not None:
             release()
 

@@ -24,7 +24,8 @@ class AgentCalls:
             "agent_calls_total",
             "Calls to agents; outcome is ok, the reason of a refusal, unavailable, newer, or left"
             " (a stream whose reader disconnected).",
-            *("method", "outcome"),
+            "method",
+            "outcome",
         )
         self._seconds = make.histogram(
             "agent_call_duration_seconds",
@@ -35,7 +36,8 @@ class AgentCalls:
     @contextmanager
     def counted(self, method: str, *, is_stream: bool) -> Iterator[None]:
         """Count a call and, unless it is a stream, time it."""
-        outcome, began = "internal", perf_counter()
+        outcome = "internal"
+        began = perf_counter()
         try:
             yield
             outcome = "ok"
@@ -81,7 +83,8 @@ class FleetMetrics:
         self.renewals = make.counter(
             "certificate_renewals_total",
             "Attempts to renew a certificate of an agent or of the control plane.",
-            *("certificate", "result"),
+            "certificate",
+            "result",
         )
         for certificate in ("agent", "controlplane"):
             for result in ("renewed", "failed"):

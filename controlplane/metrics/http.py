@@ -15,12 +15,15 @@ class HttpMetrics:
         self._requests = make.counter(
             "http_requests_total",
             "Answered requests; status 499 if the client disconnected first.",
-            *("method", "route", "status"),
+            "method",
+            "route",
+            "status",
         )
         self._seconds = make.histogram(
             "http_request_duration_seconds",
             "Seconds from the end of a request's header until its response is ready, or streamed.",
-            *("method", "route"),
+            "method",
+            "route",
         )
         self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.in_progress = 0
@@ -32,7 +35,8 @@ class HttpMetrics:
         passed = make.counter(
             "streamed_bytes_total", "Bytes of logs and artifacts sent to callers.", "stream"
         )
-        self.log_bytes, self.artifact_bytes = passed.labels("log"), passed.labels("artifact")
+        self.log_bytes = passed.labels("log")
+        self.artifact_bytes = passed.labels("artifact")
         self.connections = make.gauge("http_connections", "Open connections.", "listener")
         self.turned_away = make.counter(
             "http_connections_refused_total",

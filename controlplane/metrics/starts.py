@@ -25,13 +25,15 @@ class StartMetrics:
         self._seconds = make.histogram(
             "start_duration_seconds",
             "Duration of starts; kind is warm if a standby was claimed, none if nothing started.",
-            *("kind", "result"),
+            "kind",
+            "result",
             buckets=_SECONDS,
         )
         self._phases = make.histogram(
             "start_phase_duration_seconds",
             "Duration of each phase of successful starts.",
-            *("kind", "phase"),
+            "kind",
+            "phase",
             buckets=_SECONDS,
         )
         self._refusals = make.counter(
@@ -42,7 +44,9 @@ class StartMetrics:
         self.failures = make.counter(
             "start_failures_total",
             "Starts that failed on a host for another reason than capacity, and made it avoided.",
-            *("region", "node_pool", "reason"),
+            "region",
+            "node_pool",
+            "reason",
         )
         self.in_progress = make.gauge("starts_in_progress", "Starts in progress.")
         self.ready_wait = make.histogram(

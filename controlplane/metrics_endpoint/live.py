@@ -66,7 +66,8 @@ class Room:
         for use, resources in {"capacity": capacity, "reserved": reserved, "free": free}.items():
             self._of[use][place] = self._of[use].get(place, Resources()) + resources
         usable = host if host and is_free else None
-        tcp, udp = (*place, Protocol.TCP.value), (*place, Protocol.UDP.value)
+        tcp = (*place, Protocol.TCP.value)
+        udp = (*place, Protocol.UDP.value)
         self._free_ports[tcp] += usable.free_tcp_ports if usable else 0
         self._free_ports[udp] += usable.free_udp_ports if usable else 0
         self._free_sessions[place] += usable.free_sessions if usable else 0
@@ -159,7 +160,8 @@ class LiveCollector(Collector):
         ]
 
     def _count_host(self, host: Host, count: _Count) -> None:
-        fleet, place = self.fleet, (host.row.region, host.row.node_pool)
+        fleet = self.fleet
+        place = (host.row.region, host.row.node_pool)
         responsive = fleet.is_responsive(host.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)

@@ -34,7 +34,8 @@ class AccountAdmin:
         Raises:
             ConflictError: An account of that name exists.
         """
-        token, now = mint(), self.clock.time()
+        token = mint()
+        now = self.clock.time()
         await self.store.run_in_portions(accounts.remove_portion, name)
         create = accounts.create_account
         if not await self.store.run(create, name, token, caller.actor, now, quota):

@@ -114,8 +114,10 @@ class Agents:
             NotFoundError: There is no agent of that name.
             ConflictError: It was revoked.
         """
-        host, fleet = self.fleet.host(name), self.fleet
-        send, now = partial(self._send, name), self.clock.time()
+        host = self.fleet.host(name)
+        fleet = self.fleet
+        send = partial(self._send, name)
+        now = self.clock.time()
         deadline = None if seconds is None else now + seconds
         order = Drain(0 if host is None else host.drain.revision, draining, deadline)
         await self.store.run_then(send, order_drain, name, order, caller.actor, now)

@@ -31,7 +31,8 @@ from tiltyard.runtime.logging.events import get_logger
 log = get_logger(__name__)
 
 TOKEN_LIFE = 15 * 60
-TRIES_PER_SECOND, TRIES_AT_ONCE = 1.0, 20
+TRIES_PER_SECOND = 1.0
+TRIES_AT_ONCE = 20
 """Per address: enough to set up a rack at once, too few for guessing."""
 
 
@@ -61,7 +62,8 @@ class Enrolment:
 
     async def make_token(self, caller: Caller, place: Place) -> EnrolmentToken:
         """Create a token that enrols one new host of a region and node pool."""
-        token, now = mint(), self.clock.time()
+        token = mint()
+        now = self.clock.time()
         expire = now + TOKEN_LIFE
         await self.store.run(enrolment.make_token, token, place, caller.actor, now, expire)
         text = f"{token.text}.{self.issuer.authority.fingerprint}"
@@ -83,7 +85,8 @@ class Enrolment:
         retry_after = self.rate.take(address, "", self.clock.monotonic())
         if retry_after is not None:
             raise TooManyRequestsError(retry_after)
-        agent_id, now = str(uuid.uuid4()), self.clock.time()
+        agent_id = str(uuid.uuid4())
+        now = self.clock.time()
         try:
             presented = parse(wanted.token)
             if presented is None:

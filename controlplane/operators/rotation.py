@@ -101,7 +101,8 @@ class Rotation:
                 return
             made = authorities.rotated(self.clock.time())
             made = made.finished() if compromised else made
-            fingerprint, now = made.current.fingerprint, self.clock.time()
+            fingerprint = made.current.fingerprint
+            now = self.clock.time()
             await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
             await self.issuer.trust(made)
             if compromised:
@@ -116,14 +117,16 @@ class Rotation:
         async with self._lock:
             if self.issuer.authorities.former is None:
                 return
-            left, kept = self.renewal.unmoved(), self.issuer.authorities.finished()
+            left = self.renewal.unmoved()
+            kept = self.issuer.authorities.finished()
             if left and not force:
                 raise ConflictError(
                     f"{len(left)} hosts have not moved to the new authority, the first of them"
                     f" {left[0].row.name!r}: wait for them, or force it and enrol them again"
                 )
             names = [host.name for host in left]
-            fingerprint, now = kept.current.fingerprint, self.clock.time()
+            fingerprint = kept.current.fingerprint
+            now = self.clock.time()
             actor = caller.actor
             await self.store.run(
                 record_event, now, "authority.finished", "", actor, fingerprint, left=names

@@ -110,9 +110,11 @@ class Issuer:
         return True
 
     def _issue_own(self, now: float) -> None:
-        current, former = self.authorities.current, self.authorities.former
+        current = self.authorities.current
+        former = self.authorities.former
         self._former_caller = None if former is None else former.caller(now)
-        self.caller, self._listener = current.caller(now), current.listener(now)
+        self.caller = current.caller(now)
+        self._listener = current.listener(now)
 
     async def _show_listener(self) -> None:
         if self._tls is not None:

@@ -77,7 +77,8 @@ def make_ticket(
     key: bytes, agent: str, internal_id: str, identity: Identity, issued_ms: int
 ) -> str:
     """Return the ticket of a session on an agent's host, in hexadecimal."""
-    account, session_id = identity.account, identity.session_id
+    account = identity.account
+    session_id = identity.session_id
     issued = issued_ms.to_bytes(_TIME_BYTES, "big")
     fields = (_PURPOSE, internal_id, account, session_id, identity.application, agent)
     return (issued + hmac.digest(key, b"".join(map(_framed, fields)) + issued, sha256)).hex()

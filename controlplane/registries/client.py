@@ -31,7 +31,8 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 """Valid tags (OCI distribution specification)."""
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # Of a manifest, or of one page of a tag list
-PAGE_SIZE, MAX_PAGES = 1000, 20  # Requested tags per page, and maximum pages per list
+PAGE_SIZE = 1000  # Requested tags per page
+MAX_PAGES = 20  # Per list
 MAX_LIST_BYTES = 8 * 1024 * 1024  # Of all pages of a tag list
 
 MAX_LIST_VALUES = 200_000

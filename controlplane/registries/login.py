@@ -11,7 +11,8 @@ from controlplane.registries.endpoint import Endpoint, UnusableError, base_url
 
 MAX_CHALLENGE_CHARACTERS = 4096  # Of all challenges in a response; real ones have a few hundred
 
-TOKEN_LIFETIME, MAX_TOKEN_LIFETIME = 60.0, 3600.0
+TOKEN_LIFETIME = 60.0
+MAX_TOKEN_LIFETIME = 3600.0
 """Default and maximum lifetime of a token, in seconds."""
 
 # RFC 9110, section 11.6.1: a scheme, or a parameter. Possessive: no backtracking.

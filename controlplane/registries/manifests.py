@@ -163,7 +163,8 @@ def _read(content: bytes, content_type: str) -> _Manifest:
 
 
 def _check_image(image: _Manifest, max_image_bytes: int) -> None:
-    config, layers = image.config, image.layers
+    config = image.config
+    layers = image.layers
     if config is None or layers is None or config.media_type not in _CONFIG_TYPES:
         raise ImageRefusedError(_NO_IMAGE)
     for part in (config, *layers):

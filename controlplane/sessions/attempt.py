@@ -132,7 +132,8 @@ class Attempts:
     ) -> Confirmed:
         """Write the host's answer to the row; stop a session that must not run."""
         session = self._answered(start, host, answer, identity)
-        internal_id, agent = session.internal_id, host.name
+        internal_id = session.internal_id
+        agent = host.name
         reports = self._fleet.reports
         evaluation = await reports.write(agent, (session,), self._clock.time())
         verdict = evaluation.verdicts[internal_id]
@@ -147,7 +148,8 @@ class Attempts:
     def _answered(
         self, start: Start, host: Host, answer: Answer, identity: Identity
     ) -> HostSession:
-        internal_id, agent = answer.session.internal_id, host.name
+        internal_id = answer.session.internal_id
+        agent = host.name
         session = host.answered(internal_id, answer)
         host.notify()  # wakes starts that wait for its slot
         log.info(
@@ -173,7 +175,8 @@ class Attempts:
             raise InvalidRequestError((Violation("body", error.text),)) from error
         if error.agent_reason not in HOST_FAULTS:
             return
-        row, now = host.row, self._fleet.now()
+        row = host.row
+        now = self._fleet.now()
         failure = host.failures.note(owner, error, now, self._clock.time())
         self._metrics.failures.labels(row.region, row.node_pool, error.agent_reason.value).inc()
         log.warning(

@@ -47,7 +47,8 @@ class Claims:
 
         The start owns the standby until it is released.
         """
-        application, request = plan.application, plan.request
+        application = plan.application
+        request = plan.request
         pool = self._pool_at(application.account, application.name, request.location)
         if pool is None or request.pins:
             return None
@@ -73,7 +74,9 @@ class Claims:
         A refused one is ready after its host's next report, which may have arrived already.
         """
         self.keep(held)
-        host, standby, standbys = held.host, held.standby, self._fleet.standbys
+        host = held.host
+        standby = held.standby
+        standbys = self._fleet.standbys
         seen = host.session(standby.internal_id)
         standbys.drop(host.name, standby.internal_id)
         if seen is None or self._fleet.host(host.name) is not host:
@@ -91,7 +94,9 @@ def _is_its_own(outcome: Outcome | None) -> bool:
 
 def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
     """Make the claim of a standby; without a requested id the session gets the standby's."""
-    application, request, standby = plan.application, plan.request, held.standby
+    application = plan.application
+    request = plan.request
+    standby = held.standby
     address = held.host.report.public_address if held.host.report is not None else ""
     identity = Identity(
         account=application.account,

@@ -184,7 +184,8 @@ class Sessions:
             if found.state.ended:
                 raise ConflictError("the session has ended")
             # It may still be a start under way, under an id that was not requested.
-            name, start = found.id, self._starts.under_way.get(caller.account, found.id)
+            name = found.id
+            start = self._starts.under_way.get(caller.account, found.id)
         session = await (
             self._mark(caller, name)
             if start is None or not start.has_row

@@ -179,7 +179,8 @@ class Starts:
 
     async def _run(self, start: Start, plan: Plan) -> HostSession:
         """Start a session. A failure before its row does not count in the start rate."""
-        now, place = self._clock.monotonic(), (start.account, start.request.location)
+        now = self._clock.monotonic()
+        place = (start.account, start.request.location)
         retry_after = self.rate.take(*place, now)
         try:
             confirmed = None
@@ -211,7 +212,8 @@ class Starts:
         first: Trial | None = None,
     ) -> None:
         """Commit a row, with its `first` attempt; it replaces that of a failed claim."""
-        before, failed = start.trial, None
+        before = start.trial
+        failed = None
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
         now = self._clock.time()
@@ -310,7 +312,8 @@ class Starts:
 
     async def _try_hosts(self, start: Start, plan: Plan, spec: SessionSpec) -> Confirmed:
         tried: frozenset[str] = frozenset()
-        unanswered, failure = 0, None
+        unanswered = 0
+        failure = None
         try:
             while unanswered < MAX_UNANSWERED:
                 trial = start.trial or await self._next_trial(start, plan, tried)
@@ -363,7 +366,8 @@ class Starts:
         if outcome is None:
             trial.is_unanswered = True
             await self._reach("start.attempted")
-            timeout, internal_id = self._timeout(start, CALL_SHARE), trial.attempt.internal_id
+            timeout = self._timeout(start, CALL_SHARE)
+            internal_id = trial.attempt.internal_id
             outcome = await self._attempts.start(start, trial.host, internal_id, spec, timeout)
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
@@ -377,7 +381,8 @@ class Starts:
         first_of = None if start.is_recorded else start.actor
         try:
             with start.timing.phase(Phase.COMMIT):
-                key, now = (start.account, start.id), self._clock.time()
+                key = (start.account, start.id)
+                now = self._clock.time()
                 begin = sessions.begin_attempt
                 await self._store.run(begin, *key, trial.attempt, now, first_of=first_of)
         except AgentRefusedError as error:

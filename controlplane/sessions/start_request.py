@@ -108,7 +108,9 @@ class Plan:
 
     def spec(self, session_id: str) -> SessionSpec:
         """Make the spec for the host."""
-        request, application, tag = self.request, self.application, self.tag
+        request = self.request
+        application = self.application
+        tag = self.tag
         identity = Identity(
             account=application.account,
             session_id=session_id,

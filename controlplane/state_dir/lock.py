@@ -86,7 +86,8 @@ def as_owner_of(folder: Path) -> Iterator[None]:
     if os.geteuid() != 0 or owner.st_uid == 0:
         yield
         return
-    groups, group = os.getgroups(), os.getegid()
+    groups = os.getgroups()
+    group = os.getegid()
     try:
         name = pwd.getpwuid(owner.st_uid).pw_name
         os.setgroups(os.getgrouplist(name, owner.st_gid))

@@ -88,7 +88,8 @@ def portions(messages: Iterable[M]) -> Iterator[list[M]]:
         cost = message.ByteSize() + 8  # with its tag and length
         if portion and size + cost > PORTION_BYTES:
             yield portion
-            portion, size = [], 0
+            portion = []
+            size = 0
         portion.append(message)
         size += cost
     if portion:

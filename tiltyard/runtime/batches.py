@@ -35,7 +35,8 @@ class Batches(Generic[T, R]):
 
     async def _run(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting, []
+            batch = self._waiting
+            self._waiting = []
             try:
                 results = await self._work([item for item, _ in batch])
             except Exception as error:  # noqa: BLE001  # each waiter gets it

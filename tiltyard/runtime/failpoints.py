@@ -31,7 +31,8 @@ def failpoint(setting: str, steps: Sequence[str]) -> Reach:
         return no_failpoint
     name, _, action = setting.partition(":")
     if name not in steps or action not in _ACTIONS:
-        actions, names = ", ".join(_ACTIONS), ", ".join(steps)
+        actions = ", ".join(_ACTIONS)
+        names = ", ".join(steps)
         raise ValueError(f"must be NAME:ACTION, with one of {actions}, of {names}")
 
     async def reach(step: str) -> None:

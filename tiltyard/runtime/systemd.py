@@ -10,7 +10,8 @@ from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-READY, STOPPING = "READY=1", "STOPPING=1"
+READY = "READY=1"
+STOPPING = "STOPPING=1"
 
 
 class Supervision(NamedTuple):

@@ -29,10 +29,12 @@ def printable(text: str) -> str:
 
 def size(count: int) -> str:
     """Format a number of bytes."""
-    amount, units = float(count), iter(("B", "KiB", "MiB", "GiB"))
+    amount = float(count)
+    units = iter(("B", "KiB", "MiB", "GiB"))
     unit = next(units)
     while amount >= 1024 and (larger := next(units, None)) is not None:
-        amount, unit = amount / 1024, larger
+        amount /= 1024
+        unit = larger
     return f"{amount:.4g} {unit}"
 
 

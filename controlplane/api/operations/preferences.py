@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterable
 
-PREFER, APPLIED = "Prefer", "Preference-Applied"
+PREFER = "Prefer"
+APPLIED = "Preference-Applied"
 WAIT_READY = "wait=ready"  # Delay the response until players can reach the session
-SHORTEST, LONGEST = 1, 120
+SHORTEST = 1
+LONGEST = 120
 UNSAID = 30  # Seconds to wait by default; below the 60 s that many proxies allow
 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)', re.DOTALL)

@@ -12,7 +12,8 @@ from controlplane.api.operations.bodies import description_of, shortened
 from controlplane.domain.errors import InvalidRequestError, Violation
 
 MAX_KEYS = 32
-_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
+_TRUE = frozenset({"true", "1"})
+_FALSE = frozenset({"false", "0"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}\Z", re.ASCII)
 _Query = TypeVar("_Query", bound="Query")
 
@@ -104,7 +105,8 @@ def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> It
         return
     record: dict[str, str] = {}
     for key in keys:
-        inner, values = key[len(name) + 1 : -1], query.getall(key)
+        inner = key[len(name) + 1 : -1]
+        values = query.getall(key)
         if not key.endswith("]") or not inner or "[" in inner or "]" in inner:
             yield Violation(key, f"must have the form {name}[key]=value")
             continue

@@ -99,7 +99,8 @@ async def edit_account(request: web.Request, body: AccountEditBody) -> None:
 
     Sessions above a lower quota keep running; the next start is refused.
     """
-    admin, name = services_of(request).account_admin, request.match_info["account"]
+    admin = services_of(request).account_admin
+    name = request.match_info["account"]
     await admin.replace_quota(caller_of(request), name, body.quota.quota())
 
 

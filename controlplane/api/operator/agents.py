@@ -202,7 +202,8 @@ async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnr
 
     It is valid for this agent only, which stays in its region and node pool.
     """
-    enrolment, name = services_of(request).enrolment, request.match_info["agent"]
+    enrolment = services_of(request).enrolment
+    name = request.match_info["agent"]
     token = await enrolment.make_token_again(caller_of(request), name)
     return Answer(CreatedEnrolmentToken.show(token))
 
@@ -232,7 +233,8 @@ async def drain_agent(request: web.Request, body: DrainBody) -> Answer[ListedAge
     unreachable host gets the order as soon as it is reachable.
     """
     seconds = None if body.deadline is None else parse_duration(body.deadline)
-    agents, name = services_of(request).agents, request.match_info["agent"]
+    agents = services_of(request).agents
+    name = request.match_info["agent"]
     caller = caller_of(request)
     shown = await agents.set_drain(caller, name, draining=True, seconds=seconds)
     return Answer(_listed(shown))
@@ -244,7 +246,8 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
 
     Cancels the orders given here and on the host itself.
     """
-    agents, name = services_of(request).agents, request.match_info["agent"]
+    agents = services_of(request).agents
+    name = request.match_info["agent"]
     return Answer(_listed(await agents.set_drain(caller_of(request), name, draining=False)))
 
 

@@ -68,7 +68,8 @@ async def rotate_authority(request: web.Request, body: RotateBody) -> Answer[Aut
     continues. `compromised`: the current one is no longer trusted, and every host must enrol
     again.
     """
-    rotation, compromised = services_of(request).rotation, bool(body.compromised)
+    rotation = services_of(request).rotation
+    compromised = bool(body.compromised)
     return Answer(_shown(await rotation.rotate(caller_of(request), compromised=compromised)))
 
 

@@ -77,7 +77,8 @@ async def remove_region(request: web.Request) -> None:
 async def list_node_pools(request: web.Request) -> Listing[ListedNodePool]:
     """List the node pools and their usage."""
     services = services_of(request)
-    declared, rules = services.fleet_admin.declared["node_pool"], services.fleet.node_pools
+    declared = services.fleet_admin.declared["node_pool"]
+    rules = services.fleet.node_pools
 
     def show(pool: NodePool) -> ListedNodePool:
         host_network = rules.allows(pool.name, NetworkMode.HOST)

@@ -101,7 +101,8 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> List
     found = await services_of(request).explanations.explain(
         query.account, query.image, query.location, query.version or None, pins
     )
-    application, pulls = found.application, found.pulls
+    application = found.application
+    pulls = found.pulls
     rest = {
         "account": application.account,
         "image": application.name,

@@ -87,7 +87,8 @@ async def create_token(request: web.Request, body: OperatorTokenBody) -> Answer[
     An operator's is a child of the caller's token: it has no further scopes, lives no longer and
     is revoked with it. An account's is not.
     """
-    delegation, caller = services_of(request).delegation, caller_of(request)
+    delegation = services_of(request).delegation
+    caller = caller_of(request)
     wanted = delegated(body.name, body.scopes, body.expires_after)
     token = await delegation.make(caller, wanted, body.account)
     return Answer({"id": token.token_id, "token": token.text})

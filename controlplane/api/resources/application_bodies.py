@@ -107,7 +107,9 @@ class ApplicationEditBody(Body):
 
     def changes(self) -> Changes:
         """Convert the given fields to those of an application."""
-        limits, reservation, ports = self.limits, self.reservation, self.ports
+        limits = self.limits
+        reservation = self.reservation
+        ports = self.ports
         found = {
             "registry": self.registry,
             "repository": self.repository,

@@ -70,7 +70,8 @@ async def list_available_tags(
     request: web.Request, query: AvailableTagsQuery
 ) -> Listing[RegistryTag]:
     """List the tags that an application's registry has, newest version first."""
-    name, caller = request.match_info["name"], caller_of(request)
+    name = request.match_info["name"]
+    caller = caller_of(request)
     tags = services_of(request).tags
     found = await tags.available(caller, name, query.page, query.pageSize)
     return Listing(found, lambda version: {"version": version})

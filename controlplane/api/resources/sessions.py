@@ -36,7 +36,8 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     many seconds (1 to 120, default 30) after the request is stopped: 504. A client that
     disconnects does not cancel its start.
     """
-    services, caller = services_of(request), caller_of(request)
+    services = services_of(request)
+    caller = caller_of(request)
     wait = ready_wait(request.headers.getall(PREFER, []))
     applied = {}
     if wait is not None and services.ready_starts.has_room(caller.account):
@@ -75,7 +76,8 @@ async def list_sessions(request: web.Request, query: SessionsQuery) -> Listing[L
 @operation()
 async def get_session(request: web.Request) -> Answer[DescribedSession]:
     """Describe a session."""
-    services, caller = services_of(request), caller_of(request)
+    services = services_of(request)
+    caller = caller_of(request)
     session_id = request.match_info["id"]
     return Answer(await services.sessions.describe(caller, session_id, encoded_session))
 

@@ -78,7 +78,8 @@ class Downtime:
     async def _write_end(self, now: float) -> None:
         self._written_at = now
         await self.store.run(note_report, self.host.name, self.clock.time())
-        self._stored, self.host.lost = 0.0, None
+        self._stored = 0.0
+        self.host.lost = None
 
     async def _lose(self) -> None:
         now = self.clock.time()

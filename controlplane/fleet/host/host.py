@@ -48,8 +48,10 @@ class Host(HostState):
 
     def __init__(self, row: AgentRow, shared: Shared, changed: Callable[["Host"], None]) -> None:
         super().__init__(row, shared.dial(row), shared.standbys)
-        store, reports = shared.store, shared.reports
-        clock, random = shared.clock, shared.random
+        store = shared.store
+        reports = shared.reports
+        clock = shared.clock
+        random = shared.random
         self._deliveries = Deliveries(row.name, clock, random)
         self.stops = Stops(self, store, reports, self._deliveries, clock=clock, reach=shared.reach)
         self.drain_orders = DrainOrders(self, store, self._deliveries, clock)

@@ -89,7 +89,8 @@ class Images:
     @property
     def pulls(self) -> list[Pull]:
         """The unfinished pulls: active, then failed, then queued ones."""
-        present, order = self._present_images(), list(PullState)
+        present = self._present_images()
+        order = list(PullState)
         return sorted(
             (pull for pull in self._pulls.values() if pull.image not in present),
             key=lambda pull: order.index(pull.state),
@@ -152,8 +153,10 @@ class Images:
 
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
-        present, removals = self._present_images(), self._removals
-        missing, self._removals = self._images.wanted - present, self._images.surplus & present
+        present = self._present_images()
+        removals = self._removals
+        missing = self._images.wanted - present
+        self._removals = self._images.surplus & present
         for image in (self._pulls.keys() - missing) | (removals - self._removals):
             self._pulls.pop(image, None)
             if task := self._running.get(image):
@@ -200,7 +203,8 @@ class Images:
             cause = str(error)
             level = logging.DEBUG if cause == pull.cause else logging.WARNING
             log.log(level, "pull failed", image=pull.image, error=cause)
-            pull.state, pull.cause = PullState.FAILED, cause
+            pull.state = PullState.FAILED
+            pull.cause = cause
             pull.failures += 1
             pull.failed = self.clock.time()
         else:

@@ -167,7 +167,8 @@ class PoolOrders:
 
     def size(self, pool_id: str) -> int:
         """Return the share of a pool, by the newer of the last order and the report."""
-        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        known = self._known(pool_id)
+        newest = self._newest.get(pool_id)
         return known.size if newest is None or known.revision > newest.revision else newest.size
 
     def set(self, pool_id: str, size: int, spec: SessionSpec | None, claim_signal: str) -> None:
@@ -176,7 +177,8 @@ class PoolOrders:
         Revisions follow the wall clock, so that they exceed those of an earlier control plane
         even if its database was lost.
         """
-        known, newest = self._known(pool_id), self._newest.get(pool_id)
+        known = self._known(pool_id)
+        newest = self._newest.get(pool_id)
         if newest is None and not size and not known.size:
             return
         last = max(known.revision, newest.revision if newest else 0)
@@ -246,7 +248,8 @@ class ClaimReplay:
             )
 
     async def _attempt(self, internal_id: str) -> None:
-        name, seen = self.host.name, self.host.session(internal_id)
+        name = self.host.name
+        seen = self.host.session(internal_id)
         if seen is None or not seen.is_standby or internal_id in self.host.under_way:
             return
         claim = await self.store.look(held_claim, name, internal_id)

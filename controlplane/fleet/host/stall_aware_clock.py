@@ -27,7 +27,8 @@ class ListeningClock:
 
     def look(self) -> None:
         """Count the time since the last reading."""
-        self._counted, self._looked_at = self.now(), self._clock.monotonic()
+        self._counted = self.now()
+        self._looked_at = self._clock.monotonic()
 
     async def run(self) -> None:
         """Count periodically until cancelled."""
@@ -39,7 +40,8 @@ class ListeningClock:
 @asynccontextmanager
 async def listening_timeout(seconds: float, listened: Callable[[], float]) -> AsyncIterator[None]:
     """Raise TimeoutError after `seconds` of the clock `listened`."""
-    loop, until = asyncio.get_running_loop(), listened() + seconds
+    loop = asyncio.get_running_loop()
+    until = listened() + seconds
     timer: asyncio.TimerHandle
 
     def look() -> None:

@@ -210,8 +210,10 @@ class HostState:
         if isinstance(message.event, SnapshotEnd):
             self.is_newer = False
         if not self.is_newer:
-            self.reported_at, self.in_doubt = now, False
-        self.incarnation, self.sequence = message.incarnation, message.sequence
+            self.reported_at = now
+            self.in_doubt = False
+        self.incarnation = message.incarnation
+        self.sequence = message.sequence
         if isinstance(message.event, HostReport):
             self._apply_host(message.event)
         elif isinstance(message.event, ImagesReported):
@@ -296,7 +298,8 @@ class HostState:
         self._partial_images.update(part.images)
         self._check(len(self._partial_images), MAX_IMAGES, "images")
         if part.last:
-            self._images, self._partial_images = frozenset(self._partial_images), set()
+            self._images = frozenset(self._partial_images)
+            self._partial_images = set()
             if self.report is not None:
                 self.report = replace(self.report, images=self._images)
 

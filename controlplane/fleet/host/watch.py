@@ -82,11 +82,13 @@ class Watch:
 
     async def run(self) -> None:
         """Follow the host until cancelled; reconnect whenever the stream breaks."""
-        host, logged = self.host, ""
+        host = self.host
+        logged = ""
         back_off = BackOff(self.clock, self.random, first=FIRST_RETRY, longest=MAX_DIAL_BACK_OFF)
         self.downtime.begin()
         while True:
-            reported_at, pause = host.reported_at, 0.0
+            reported_at = host.reported_at
+            pause = 0.0
             try:
                 await self._follow(back_off)
             except TimeoutError as error:
@@ -95,13 +97,15 @@ class Watch:
                 host.client.redial()  # the connection may be dead, which takes long to detect
             except (AgentRefusedError, AgentUnavailableError, StoreError) as error:
                 self.metrics.broke(error)
-                why, pause = str(error), PAUSES.get(type(error), 0.0)
+                why = str(error)
+                pause = PAUSES.get(type(error), 0.0)
                 host.is_newer = isinstance(error, AgentNewerError)
                 if host.is_newer:
                     host.notify()
             if why != logged or reported_at != host.reported_at:
                 log.log(logging.WARNING if pause else logging.INFO, "stream broke", error=why)
-            logged, host.tried = why, True
+            logged = why
+            host.tried = True
             await self.downtime.missed()
             if pause:
                 await self.clock.sleep(pause)
@@ -122,7 +126,8 @@ class Watch:
         await self.clock.sleep(GATHER_SECONDS)
         await self.reach("claim.unconfirmed")
         # One that the host dropped meanwhile has ended, and its end is written.
-        sessions = [session for i in self._answered if (session := self.host.session(i))]
+        found = [self.host.session(internal_id) for internal_id in self._answered]
+        sessions = [session for session in found if session is not None]
         self._answered.clear()
         try:
             await self._write(sessions)
@@ -150,7 +155,8 @@ class Watch:
         await self.downtime.reported()
         event = message.event
         if isinstance(event, SnapshotBegin):
-            self._snapshot, self._snapshot_began = set(), self.clock.monotonic()
+            self._snapshot = set()
+            self._snapshot_began = self.clock.monotonic()
         elif isinstance(event, SessionsReported):
             await self._apply_sessions(event.sessions)
         elif isinstance(event, SnapshotEnd):
@@ -178,7 +184,8 @@ class Watch:
         return is_answered or self.host.is_written(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
-        name, now = self.host.name, self.clock.time()
+        name = self.host.name
+        now = self.clock.time()
         evaluation = await self.reports.write(name, sessions, now, self.host.under_way)
         for session in sessions:
             internal_id = session.internal_id
@@ -204,7 +211,8 @@ class Watch:
 
     def _pending(self) -> tuple[HostSession, ...]:
         """Return the sessions to evaluate again: waiting ones, periodically unclaimed ones."""
-        now, unclaimed = self.clock.monotonic(), []
+        now = self.clock.monotonic()
+        unclaimed = []
         if self.host.unclaimed and now >= self._claims_at:
             self._claims_at = now + CLAIM_INTERVAL
             unclaimed = [self.host.session(each) for each in self.host.unclaimed]
@@ -216,7 +224,8 @@ class Watch:
         self.host.unclaimed.add(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
-        present, self._snapshot = self._snapshot or set(), None
+        present = self._snapshot or set()
+        self._snapshot = None
         if not event.reconciled:
             return
         name = self.host.name

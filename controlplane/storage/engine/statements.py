@@ -12,7 +12,8 @@ def write_row(db: Database, table: str, row: dict[str, Any], key: str = "") -> b
 
     The columns of `row` are set, others keep their values or defaults.
     """
-    columns, values = ", ".join(row), ", ".join(f":{column}" for column in row)
+    columns = ", ".join(row)
+    values = ", ".join(f":{column}" for column in row)
     sql = f"INSERT INTO {table}({columns}) VALUES ({values})"  # noqa: S608
     if key:
         new = ", ".join(f"excluded.{column}" for column in row)

@@ -88,7 +88,8 @@ class _Job:
             raise
 
     def resolve(self) -> None:
-        future, failure = self.future, self.failure
+        future = self.future
+        failure = self.failure
         if failure is None and self.then is not None:
             future.get_loop().call_soon(self.then, self.outcome)
         if future.done():  # its task was cancelled
@@ -123,7 +124,8 @@ class _Thread:
     async def open(self, connect: Callable[[], Database], do: _Do) -> None:
         """Connect."""
         self._loop = asyncio.get_running_loop()
-        self._closed, opened = self._loop.create_future(), self._loop.create_future()
+        self._closed = self._loop.create_future()
+        opened = self._loop.create_future()
         serve = partial(self._serve, connect, do, opened)
         thread = threading.Thread(target=serve, name=self._name)
         thread.start()
@@ -138,7 +140,8 @@ class _Thread:
         """Finish what was sent, then close. Idempotent."""
         if self._thread is None:
             return
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         self._sent.put(None)
         await asyncio.shield(self._closed)
         thread.join()  # at once: that was its last step

@@ -73,7 +73,8 @@ def create(
         InvalidRequestError: It has violations, or a reference is unknown.
         ConflictError: The account has an application of that name, or too many.
     """
-    account, name = application.account, application.name
+    account = application.account
+    name = application.name
     if not has_account(db, account):
         raise UnauthorizedError
     unknown = [Violation(field, f"unknown {kind}") for field, kind, _ in _unknown(db, application)]

@@ -65,7 +65,8 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> 
     Raises:
         StoppedDuringStartError: The row has the stop mark.
     """
-    account, attempt = new.account, failed.attempt
+    account = new.account
+    attempt = failed.attempt
     if failed.unanswered:
         note_unanswered(db, attempt.agent, attempt.internal_id, now)
     values = {"account": account, "id": failed.session_id, "standby": attempt.internal_id}

@@ -118,7 +118,8 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
 
 def _registry(row: tuple[Any, ...]) -> Registry:
     name, address, aliases, username, sealed, auth_hosts, private, ca = row
-    names, hosts = tuple(json.loads(aliases)), tuple(json.loads(auth_hosts))
+    names = tuple(json.loads(aliases))
+    hosts = tuple(json.loads(auth_hosts))
     return Registry(name, address, names, username, sealed or b"", hosts, bool(private), ca)
 
 

@@ -221,7 +221,8 @@ def _stopped(session: HostSession) -> Verdict:
 
 
 def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) -> Verdict:
-    identity, reported = session.identity, Superseded(by.agent, session.internal_id)
+    identity = session.identity
+    reported = Superseded(by.agent, session.internal_id)
     values = {
         "account": identity.account,
         "id": identity.session_id,
@@ -267,7 +268,8 @@ def _supersede(
     db: Database, by: _Reporter, session: HostSession, *, gone: Superseded, kept: Superseded
 ) -> None:
     note_unanswered(db, gone.agent, gone.internal_id, by.now)
-    account, session_id = session.identity.account, session.identity.session_id
+    account = session.identity.account
+    session_id = session.identity.session_id
     data = {"stopped": asdict(gone), "kept": asdict(kept)}
     record_event(db, by.now, "session.duplicate", account, Actor(by.agent), session_id, **data)
 
@@ -296,7 +298,8 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
 
 def _write(db: Database, by: _Reporter, session: HostSession, before: list[object]) -> None:
     """Write the report of a live row's session, if it differs from the row (`before`)."""
-    ended, reported = session.state.ended, _reported(session)
+    ended = session.state.ended
+    reported = _reported(session)
     if [*reported.values()] == before and not ended:
         return
     # A host's wrong clock must not change the retention of a row.
@@ -311,13 +314,15 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
     ).fetchone()
     if ended:
         remove_labels(db, account, session_id)
-        actor, why = Actor(by.agent), session.end_reason
+        actor = Actor(by.agent)
+        why = session.end_reason
         record_event(db, by.now, "session.ended", account, actor, session_id, reason=why)
 
 
 def _reported(session: HostSession) -> dict[str, object]:
     values = _values(session)
-    ports, env = json.dumps(values["ports"]), env_json(session.injected_env)
+    ports = json.dumps(values["ports"])
+    env = env_json(session.injected_env)
     return values | {"ports": ports, "injected_env": env}
 
 

@@ -55,7 +55,8 @@ async def find(store: Store, wanted: SessionFilter) -> AsyncGenerator[list[Sessi
     Reads PORTION rows at a time, so that other lists run in between and no long read blocks
     checkpoints of the write-ahead log.
     """
-    after, looked_at = None, PORTION
+    after = None
+    looked_at = PORTION
     while looked_at == PORTION:
         found, after, looked_at = await store.read(_portion, wanted, after)
         if found:
@@ -137,7 +138,8 @@ def _conditions(wanted: SessionFilter) -> list[str]:
 
 
 def _values(wanted: SessionFilter) -> dict[str, int | str | None]:
-    low, high = wanted.more_players_than, wanted.fewer_players_than
+    low = wanted.more_players_than
+    high = wanted.fewer_players_than
     values: dict[str, int | str | None] = {
         "account": wanted.account,
         # A starting session has no host and may have no tag: "" matches none.

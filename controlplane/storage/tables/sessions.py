@@ -93,7 +93,9 @@ def reserve(
         ConflictError: A session of the account has the id, or has it as its internal id.
         QuotaExceededError: It would exceed a limit of the account.
     """
-    account, session_id, claim = new.identity.account, new.identity.session_id, new.claim
+    account = new.identity.account
+    session_id = new.identity.session_id
+    claim = new.claim
     is_ours = failed is not None and undo_claim(db, new.identity, failed, new.created)
     quota = quota_of(db, account)
     if quota is None:
@@ -231,11 +233,14 @@ def read_session(db: Database, account: str, session_id: str) -> Session | None:
 
 def _row(new: NewSession) -> dict[str, Any]:
     """Return the columns of a new row; they replace all of a failed claim's."""
-    identity, claim = new.identity, new.claim
+    identity = new.identity
+    claim = new.claim
     names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
-    asked, env = None, "{}"
+    asked = None
+    env = "{}"
     if claim is not None:
-        names, env = claim.attempt._asdict(), env_json(claim.injected_env)
+        names = claim.attempt._asdict()
+        env = env_json(claim.injected_env)
         asked = json.dumps({"ttl": claim.claim.ttl, "request": claim.claim.request})
     return {
         "account": identity.account,

@@ -65,11 +65,12 @@ def _wanted(db: Database) -> list[WantedPool]:
     names = {(pool.account, pool.application) for pool, _ in pools}
     applications = all_applications(db, names)
     tags = _tags_of(db, names)
-    return [
-        WantedPool(pool, revision, applications[key], tuple(tags[key]))
-        for pool, revision in pools
-        if (key := (pool.account, pool.application)) in applications
-    ]
+    wanted = []
+    for pool, revision in pools:
+        key = (pool.account, pool.application)
+        if key in applications:
+            wanted.append(WantedPool(pool, revision, applications[key], tuple(tags[key])))
+    return wanted
 
 
 def _pool(db: Database, pool_id: str) -> WarmPool | None:

@@ -64,7 +64,8 @@ class Limit(logging.Filter):
             seen.left_out += 1
             return False
         seen.left -= 1
-        record.left_out, seen.left_out = seen.left_out, 0
+        record.left_out = seen.left_out
+        seen.left_out = 0
         return True
 
 

@@ -28,7 +28,8 @@ def play(client: ApiClient, steps: Steps) -> None:
         session = client.post("/session", {"location": REGION, "image": APPLICATION}).expect(201)
         made = session.json()
         ports = {(port["type"], port["container"]): port["host"] for port in made["ports"]}
-        udp, tcp = ports["udp", UDP_PORT], ports["tcp", TCP_PORT]
+        udp = ports["udp", UDP_PORT]
+        tcp = ports["tcp", TCP_PORT]
         notes.append(f"{made['id']} plays on {made['host']}:{udp}")
     with steps.step("a datagram there and back") as notes:
         notes.append(f"{udp_round_trip(made['host'], udp) * 1000:.1f} ms from the first one sent")

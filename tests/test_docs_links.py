@@ -38,7 +38,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_can_be_found_from_the_readme() -> None:
-    found, unread = set[Path](), [ROOT / "README.md"]
+    found = set[Path]()
+    unread = [ROOT / "README.md"]
     while unread:
         page = unread.pop()
         found.add(page)

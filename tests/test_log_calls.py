@@ -18,9 +18,11 @@ def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            target, arguments = node.func, node.args
+            target = node.func
+            arguments = node.args
             if ast.unparse(target) == "partial" and arguments:
-                target, arguments = arguments[0], arguments[1:]
+                target = arguments[0]
+                arguments = arguments[1:]
             if not isinstance(target, ast.Attribute):
                 continue
             if ast.unparse(target.value) not in LOGGERS:

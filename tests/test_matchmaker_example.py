@@ -99,7 +99,8 @@ async def test_a_match_is_started_once_whatever_was_answered(
     script(api, *[(m, s, w | described if m == "GET" else w) for m, s, w in answers])
     tiltyard = matchmaker.Tiltyard(api.url, api.token)
     address = await call(tiltyard.start, "m", "game", "local")
-    assert (address.host, address.ports) == ("192.0.2.1", PORTS)
+    assert address.host == "192.0.2.1"
+    assert address.ports == PORTS
     assert time.slept == slept
     bodies = [body for method, _, body in api.requests if method == "POST"]
     assert all(body["id"] == "m" for body in bodies)

@@ -39,8 +39,19 @@ def run_pytest(
     module = folder / "test_it.py"
     module.write_text(f"import pytest\n{code}")
     done = run(
-        *(sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider"),
-        *("-c", ROOT / "pyproject.toml", "--rootdir", folder, module),
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        plugin,
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        ROOT / "pyproject.toml",
+        "--rootdir",
+        folder,
+        module,
         *options,
         cwd=ROOT,
         env={**os.environ, "CI": ci, "PYTHONPATH": f"{ROOT}:{folder}"},
@@ -164,7 +175,9 @@ def test_a_user_without_root_gets_one_sentence_about_what_to_do(what: str) -> No
     )
     command = ("setpriv", "--reuid=65534", "--clear-groups", "bash", "-s", what, "demo")
     done = run(*command, input=script, cwd="/", timeout=10)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
     assert "sudo" in done.stderr
 
 
@@ -186,14 +199,16 @@ def test_part_python_makes_its_environment_with_the_newest_python(tmp_path: Path
     show = ("--silent", "--eval=show: ; @.ci/prerequisites find-python", "show", "PART=python")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}  # without an outer make's variables
     shown = run("make", *show, cwd=ROOT, env=environment, timeout=50)
-    assert (shown.stdout, shown.stderr) == (f"{newest}\n", "")
+    assert shown.stdout == f"{newest}\n"
+    assert shown.stderr == ""
 
 
 @pytest.mark.root
 def test_a_service_gets_a_python_that_its_user_may_run(tmp_path: Path) -> None:
     own = tmp_path / "python3"  # pytest's folders are root's alone
     own.symlink_to(sys.executable)
-    find, environment = (ROOT / ".ci" / "prerequisites", "find-python"), {"PYTHON": str(own)}
+    find = (ROOT / ".ci" / "prerequisites", "find-python")
+    environment = {"PYTHON": str(own)}
     assert run(*find, env=os.environ | environment, timeout=50).stdout == f"{own}\n"
     shown = run(*find, "--for-service", env=os.environ | environment, timeout=50)
     assert shown.stdout == "/usr/bin/python3\n"
@@ -208,7 +223,8 @@ def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path)
     rules = f"lint install:;\ntest:\n\t@echo '{summary}'; exit 1\ntest-ci:\n\t@echo not reached\n"
     (tmp_path / "Makefile").write_text(rules)
     done = run("sh", "-c", f"{tmp_path}/.ci/run 2>&1", timeout=30)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, summary)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == summary
     assert "not reached" not in done.stdout
 
 
@@ -276,7 +292,15 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
 def use(shown: dict[str, Any]) -> None:
     """Use a `make up` as a script would, and leave a session running."""
     assert sorted(shown) == sorted(
-        [*("base_url", "token", "operator_token", "other_token", "location", "image"), "registry"]
+        [
+            "base_url",
+            "token",
+            "operator_token",
+            "other_token",
+            "location",
+            "image",
+            "registry",
+        ]
     )
     assert sorted(shown["registry"]) == ["address", "name"]
     client = ApiClient(shown["base_url"], shown["token"])

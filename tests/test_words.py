@@ -54,7 +54,8 @@ def test_plain_words_are_used_instead_of(words: str) -> None:
     word = re.compile(rf"(?<![a-z])(?:{phrase})(?![a-z])", re.IGNORECASE)
     found = []
     for path in pages():
-        name, text = str(path.relative_to(ROOT)), path.read_text("utf-8")
+        name = str(path.relative_to(ROOT))
+        text = path.read_text("utf-8")
         if name not in EXEMPT:
             lines = [text[: one.start()].count("\n") + 1 for one in word.finditer(text)]
             found += [f"{name}:{line}" for line in lines]

@@ -30,7 +30,13 @@ HEAVY = ("pydantic", "docker", "requests", "aiohttp", "cryptography", "agent.rpc
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--help"], ["status", "--help"], ["status", "--socket", "/nowhere"]]
+    "words",
+    [
+        [],
+        ["--help"],
+        ["status", "--help"],
+        ["status", "--socket", "/nowhere"],
+    ],
 )
 def test_commands_on_the_socket_import_only_what_they_need(words: list[str]) -> None:
     code = (

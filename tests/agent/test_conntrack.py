@@ -58,7 +58,8 @@ def flows() -> set[tuple[str, str, int, int]]:
     for family in ("ipv4", "ipv6"):
         for line in tool("-L", "-f", family).splitlines():
             words = dict(word.split("=") for word in reversed(line.split()) if "=" in word)
-            protocol, source = line.split()[0], words["src"]
+            protocol = line.split()[0]
+            source = words["src"]
             found.add((protocol, source, int(words["sport"]), int(words["dport"])))
     return found
 
@@ -97,7 +98,8 @@ def know_flows() -> None:
     assert flows() == STALE | FORWARDED | OTHERS
 
 
-GET, DELETE = 1, 2
+GET = 1
+DELETE = 2
 FILTER = UNFORWARDED[0].filter[-20:]  # Says which fields of the tuple must match
 
 
@@ -105,7 +107,8 @@ class SomeKernel:
     """This machine's kernel; counts requests by kind."""
 
     def __init__(self, kernel: socket.socket) -> None:
-        self._kernel, self.recv = kernel, kernel.recv
+        self._kernel = kernel
+        self.recv = kernel.recv
         self.asked = Counter[int]()
 
     def send(self, data: bytes) -> None:
@@ -184,7 +187,8 @@ def test_ignores_flow_that_is_already_gone() -> None:
 @pytest.mark.root
 @apart
 def test_raises_without_capability() -> None:
-    libc, none = ctypes.CDLL(None, use_errno=True), (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    none = (ctypes.c_uint32 * 6)()
     # Capabilities are per thread, and this one ends with the test.
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
@@ -238,13 +242,15 @@ async def test_failures_are_counted_and_logged_once(
     assert "Operation not permitted" in warning
     assert caplog.messages == [f"connection tracking of UDP ports is not flushed error={warning}"]
     await flushing.forget([UDP], forwarded=True)
-    assert (flushing.warnings, flushing.failures) == ((), 2)
+    assert flushing.warnings == ()
+    assert flushing.failures == 2
 
 
 async def test_unresponsive_kernel_delays_a_start_only_briefly(
     flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go, ended = threading.Event(), threading.Event()
+    let_go = threading.Event()
+    ended = threading.Event()
 
     def hang(_: list[conntrack.Flows]) -> None:
         let_go.wait()

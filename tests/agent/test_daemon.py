@@ -167,7 +167,8 @@ async def test_host_lists_counted_sessions_that_are_not_sent_yet(
         while first not in sent:  # the host may be sent several times until then
             message = await read()
             assert message.WhichOneof("event") != "host" or [*message.host.starting] == [first]
-        starting, revision = [first], 1
+        starting = [first]
+        revision = 1
         while starting:  # the next host message still lists it
             revision += 1
             await stub.SetDrain(pb.SetDrainRequest(revision=revision), timeout=DEADLINE)
@@ -181,13 +182,16 @@ async def test_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: Fak
         requests = [start_request(identity=LARGE) for _ in range(8)]
         for request in requests:
             await stub.StartSession(request, timeout=DEADLINE)
-        found, pages, token = [], 0, ""
+        found = []
+        pages = 0
+        token = ""
         while pages == 0 or token:
             asked = pb.ListSessionsRequest(page_size=1000, page_token=token)
             page = await stub.ListSessions(asked, timeout=DEADLINE)
             assert page.ByteSize() < 4 * 1024 * 1024
             found += [session.internal_id for session in page.sessions]
-            token, pages = page.next_page_token, pages + 1
+            token = page.next_page_token
+            pages = pages + 1
         assert sorted(found) == sorted(each.internal_id for each in requests)
         assert pages > 1
 
@@ -210,4 +214,5 @@ async def test_notifies_ready_watchdog_and_stopping(tmp_path: Path) -> None:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         states.extend(manager.received())
-    assert [states[0], states[-1]] == ["READY=1", "STOPPING=1"]
+    assert states[0] == "READY=1"
+    assert states[-1] == "STOPPING=1"

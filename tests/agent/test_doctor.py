@@ -154,7 +154,8 @@ async def test_tolerates_malformed_engine_responses(
 
 
 async def test_reads_ports_of_running_agent_also_behind_tls(tmp_path: Path) -> None:
-    files, clock = issue(Signer.new(), tmp_path / "pair"), FakeClock(time.time())
+    files = issue(Signer.new(), tmp_path / "pair")
+    clock = FakeClock(time.time())
     requests = (PortRequest(7778, Protocol.TCP, tls=True),)
     async with served(tmp_path, FakeEngine(clock), clock, files) as host:
         spec = a_spec(ports=requests, network_mode=NetworkMode.HOST)
@@ -179,7 +180,8 @@ async def test_reports_certificate_that_is_not_valid_yet(
     settings = config_of(tmp_path, tls_certificate=files.certificate, tls_key=files.key)
     facts = await asyncio.to_thread(gather, settings)
     [found] = [each for each in diagnose(facts) if each.check == "tls"]
-    assert (found.level, " begins on " in found.found) == (Level.FAIL, True)
+    assert found.level == Level.FAIL
+    assert " begins on " in found.found
 
 
 def test_reads_bound_tcp_and_udp_ports() -> None:
@@ -197,7 +199,13 @@ def test_reads_bound_tcp_and_udp_ports() -> None:
     assert not ports & kernel_facts().bound_ports
 
 
-@pytest.mark.parametrize(("status", "synchronised"), [(0x2001, True), (0x0040, False)])
+@pytest.mark.parametrize(
+    ("status", "synchronised"),
+    [
+        (0x2001, True),
+        (0x0040, False),
+    ],
+)
 def test_reads_clock_synchronisation_from_kernel(
     monkeypatch: pytest.MonkeyPatch, *, status: int, synchronised: bool
 ) -> None:
@@ -213,7 +221,12 @@ def test_reads_clock_synchronisation_from_kernel(
 
 
 @pytest.mark.parametrize(
-    ("text", "ports"), [("", []), ("80", [80]), ("80,90-92", [80, 90, 91, 92])]
+    ("text", "ports"),
+    [
+        ("", []),
+        ("80", [80]),
+        ("80,90-92", [80, 90, 91, 92]),
+    ],
 )
 def test_parses_kernel_port_lists(text: str, ports: list[int]) -> None:
     assert list(port_list(text)) == ports
@@ -224,7 +237,8 @@ def test_parent_folders_decide_accessibility(tmp_path: Path, open_folder: Path) 
         (folder / "file").touch(mode=0o600)
         facts = file_facts(folder / "file")
         assert facts is not None
-        assert (facts.open_way, stat.S_IMODE(facts.mode)) == (open_way, 0o600)
+        assert facts.open_way == open_way
+        assert stat.S_IMODE(facts.mode) == 0o600
     assert file_facts(tmp_path / "none") is None
 
 

@@ -134,7 +134,8 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
 
         running = agent.sessions.life(RUNNING)
         await running.wait_for(lambda now: now.process is not None)
-        assert (running.session.state, running.session.ports[0].host) == (State.RUNNING, 20000)
+        assert running.session.state == State.RUNNING
+        assert running.session.ports[0].host == 20000
         assert agent.runtime.deadlines.next_due() == 1_000 + 3_600
 
         await clock.advance(2)
@@ -147,7 +148,8 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert claimed.session.claim == Claim('{"map":"ü"}')
 
         ended = agent.sessions.life(ENDED).session
-        assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert ended.state == State.EXITED
+        assert ended.end_reason == EndReason.STOPPED
         assert ended.log_sealed
         assert agent.records.log_path(ENDED).read_bytes() == b"one\ntwo\n"
 
@@ -190,7 +192,8 @@ def _content(folder: Path) -> dict[Path, bytes]:
 
 
 async def test_agent_does_not_change_newer_state(newer: Path) -> None:
-    before, records = _content(newer), Records(newer)
+    before = _content(newer)
+    records = Records(newer)
     with pytest.raises(
         NewerStateError, match=r"a newer version has run on .* sessions keep running"
     ):
@@ -226,7 +229,13 @@ async def test_start_writes_state_format(tmp_path: Path, text: str | None) -> No
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(("user", "name"), [(65534, "nobody"), (65533, "the user 65533")])
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        (65534, "nobody"),
+        (65533, "the user 65533"),
+    ],
+)
 def test_does_not_start_in_folder_of_another_user(tmp_path: Path, user: int, name: str) -> None:
     state = tmp_path / "state"
     state.mkdir()

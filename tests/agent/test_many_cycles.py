@@ -90,7 +90,8 @@ async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
     monkeypatch.setattr(os, "fsync", lambda _: None)  # takes too long
     monkeypatch.setattr("agent.sessions.starting.START_WAIT_SECONDS", None)
     await _cycles(agent, BATCH)
-    held, objects = await _held_at_rest(agent), _objects()
+    held = await _held_at_rest(agent)
+    objects = _objects()
     memory = resident_bytes(os.getpid())
     for _ in range(rounds(1000, 10000) // BATCH):
         await _cycles(agent, BATCH)

@@ -71,7 +71,8 @@ def test_checks_daemon_settings_if_engine_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_file: bool
 ) -> None:
     monkeypatch.setattr("agent.doctor.exposure.ENGINE_SECONDS", 0.1)
-    file, socket = tmp_path / "daemon.json", tmp_path / "engine.sock"
+    file = tmp_path / "daemon.json"
+    socket = tmp_path / "engine.sock"
     hosts = ["fd://", "tcp://0.0.0.0:2375"]
     file.write_text(json.dumps({"hosts": hosts} if by_file else {}))
     flags = [] if by_file else [f"-H={host}" for host in hosts]

@@ -253,9 +253,11 @@ async def test_strangers_cannot_exhaust_open_files(
 
 
 def test_identity_is_readable_by_owner_only(tmp_path: Path) -> None:
-    path, identity = tmp_path / "state" / FILE, an_identity()
+    path = tmp_path / "state" / FILE
+    identity = an_identity()
     identity.save(path)
-    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
     assert Identity.read(path) == identity
     assert check(identity, time.time()) == URI
     assert "PRIVATE" not in repr(identity)
@@ -268,7 +270,8 @@ def test_agent_can_read_identity_enrolled_by_root(
     folder = tmp_path / "state"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
-    owners, replace = [], Path.replace
+    owners = []
+    replace = Path.replace
 
     def watched(beside: Path, path: Path) -> Path:
         owners.append(beside.stat().st_uid)

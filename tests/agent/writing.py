@@ -45,7 +45,9 @@ async def write(folder: Path) -> None:
 
 
 async def _play(agent: Agent) -> None:
-    clock, engine, sessions = agent.clock, agent.engine, agent.sessions
+    clock = agent.clock
+    engine = agent.engine
+    sessions = agent.sessions
     await sessions.start(
         RUNNING, _spec(1, ttl=3600.0, args=("--map", "ü"), env={"MODE": "$TILTYARD_HOST"})
     )
@@ -78,7 +80,8 @@ def _spec(number: int, **changes: Any) -> SessionSpec:
 
 def identify(path: Path, now: float) -> None:
     """Make the host one that is enrolled, with an authority of its own."""
-    authority, (key, request) = Authority.create(now), make_request()
+    authority = Authority.create(now)
+    (key, request) = make_request()
     signed = authority.sign_agent(request, "host-1", now).certificate
     Identity(key, signed, authority.certificate).save(path)
 

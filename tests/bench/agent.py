@@ -17,7 +17,8 @@ from tests.support.harness import AgentProcess, Registry
 from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
-REAL, FAKE = 100, 1000
+REAL = 100
+FAKE = 1000
 IDLE_SECONDS = 10.0
 KILLS = 5
 _BACKGROUND_SECONDS = 3.0  # Time in which the background work of starts finishes
@@ -81,7 +82,8 @@ def _boots(agent: AgentProcess, times: int) -> list[float]:
 
     Raises RuntimeError if a session is lost or has another process.
     """
-    taken, before = [], agent_calls.processes(agent)
+    taken = []
+    before = agent_calls.processes(agent)
     for _ in range(times):
         agent.kill()
         begin = time.monotonic()

@@ -21,7 +21,8 @@ _MB = 1_000_000
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Fetch the same folder in both ways, alternately."""
-    size, rounds = effort * BYTES // 100, max(3, effort * 7 // 100)
+    size = effort * BYTES // 100
+    rounds = max(3, effort * 7 // 100)
     with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"artifact, {size / _MB:g} MB of files"):
             each = size // (3 * FILES_OF_A_KIND)

@@ -25,7 +25,9 @@ from aiohttp import web
 
 from tests.support.harness import Process, free_port
 
-EMPTY, INSERT, CHAIN = "/empty", "/insert", "/chain"
+EMPTY = "/empty"
+INSERT = "/insert"
+CHAIN = "/chain"
 _READY = "ready"
 
 

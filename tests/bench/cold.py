@@ -24,7 +24,8 @@ from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
 from tests.support.harness import free_port
 
-AT_ONCE, TIMES = 40, 3
+AT_ONCE = 40
+TIMES = 3
 WIDTHS = (4, 8)  # Concurrent requests to Docker: the best number depends on the machine
 CREATE = "/containers/create"
 _WARM_UP = 2
@@ -60,7 +61,8 @@ def _call(engine: _Unix, method: str, path: str, body: object = None) -> Any:
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
-    rounds, at_once = max(3, effort * 30 // 100), max(4, effort * AT_ONCE // 100)
+    rounds = max(3, effort * 30 // 100)
+    at_once = max(4, effort * AT_ONCE // 100)
     with Deployment(steps, host_network_pools=["default"], start_timeout=60.0) as deployment:
         bench = _Bench(deployment)
         with steps.step(f"cold, default bridge, {rounds} rounds"):
@@ -79,7 +81,8 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 
 def _figures(mode: str, times: _Times, cpu: Iterable[tuple[str, list[float]]]) -> list[Result]:
     goals = {"bridge": (6, 1.03), "host": (None, 1.08)}[mode]
-    session, api = _median(times["session"], 0), _median(times["api"], 0)
+    session = _median(times["session"], 0)
+    api = _median(times["api"], 0)
     return [
         Result(f"cold.{mode}.session_ms", session, "ms"),
         Result(f"cold.{mode}.engine_ms", api, "ms"),

@@ -17,28 +17,34 @@ from tests.bench.report import Result
 from tests.support.deployment import Steps
 from tests.support.harness import ControlPlaneProcess, wait_until
 
-AGENTS, SESSIONS_EACH = 1000, 100
+AGENTS = 1000
+SESSIONS_EACH = 100
 SMALL_AGENTS = 10
 IDLE_SECONDS = 10.0
 RESTARTS = 3
 _BACKGROUND_SECONDS = 5.0  # Time in which the background work of a start finishes
 _CONVERGE_TIMEOUT = 300.0  # Long, since the first run inserts all sessions
-_LOOK, _RARE_LOOK = 0.1, 1.0  # A look takes the control plane 0.2 ms per host
+_LOOK = 0.1
+_RARE_LOOK = 1.0
+"""Seconds between looks; a look takes the control plane 0.2 ms per host."""
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Measure a small and a large fleet, and placement among few and many hosts."""
     agents = max(2 * SMALL_AGENTS, effort * AGENTS // 100)
     idle = max(1.0, effort * IDLE_SECONDS / 100)
-    small, idles = a_fleet(SMALL_AGENTS, SESSIONS_EACH, steps), f"idle with {SMALL_AGENTS} hosts"
+    small = a_fleet(SMALL_AGENTS, SESSIONS_EACH, steps)
+    idles = f"idle with {SMALL_AGENTS} hosts"
     with small as fleet, steps.step(f"fleet, {idles}"):
-        small_core, small_rss = fleet.idle(idle), rss_mb(fleet.pid)
+        small_core = fleet.idle(idle)
+        small_rss = rss_mb(fleet.pid)
     with a_fleet(agents, SESSIONS_EACH, steps) as large:
         with steps.step(f"fleet, restarted with {agents} hosts") as notes:
             converged = [large.restart() for _ in range(max(1, effort * RESTARTS // 100))]
             notes.append(", ".join(f"{each:.2f} s" for each in converged))
         with steps.step(f"fleet, idle with {agents} hosts"):
-            core, rss = large.idle(idle), rss_mb(large.pid)
+            core = large.idle(idle)
+            rss = rss_mb(large.pid)
     with steps.step("fleet, choice of a host"):
         growth = placement_growth.measure(effort)
     return [

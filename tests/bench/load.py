@@ -64,7 +64,8 @@ def run_load(url: str, asks: Sequence[Ask], *, callers: int, token: str = "") ->
 
     RuntimeError if a response is not the expected one.
     """
-    args, given = [sys.executable, "-m", __name__], json.dumps(_input(url, asks, callers, token))
+    args = [sys.executable, "-m", __name__]
+    given = json.dumps(_input(url, asks, callers, token))
     done = subprocess.run(
         args, cwd=_ROOT, input=given, capture_output=True, text=True, timeout=_TIMEOUT, check=False
     )
@@ -121,8 +122,12 @@ class _Caller(asyncio.Protocol):
     def __init__(
         self, asks: Iterator[tuple[bytes, bytes]], times: list[float], bodies: list[str]
     ) -> None:
-        self._asks, self._times, self._bodies = asks, times, bodies
-        self._buffer, self._expect, self._begin = b"", b"", 0.0
+        self._asks = asks
+        self._times = times
+        self._bodies = bodies
+        self._buffer = b""
+        self._expect = b""
+        self._begin = 0.0
         self._transport: asyncio.Transport
         loop = asyncio.get_running_loop()
         self.is_warm: asyncio.Future[None] = loop.create_future()
@@ -149,7 +154,9 @@ class _Caller(asyncio.Protocol):
         body = whole_body(self._buffer)
         if body is None:
             return
-        taken, answer, self._buffer = time.perf_counter() - self._begin, self._buffer, b""
+        taken = time.perf_counter() - self._begin
+        answer = self._buffer
+        self._buffer = b""
         if not self.is_warm.done():
             self.is_warm.set_result(None)
         elif answer[9:12] != self._expect:

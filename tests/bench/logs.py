@@ -32,7 +32,8 @@ _SEAL_SECONDS = 60
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Read one log in all ways, then follow another."""
     size = effort * LOG_BYTES // 100
-    followers, seconds = max(4, effort * FOLLOWERS // 100), max(5, effort * SECONDS // 100)
+    followers = max(4, effort * FOLLOWERS // 100)
+    seconds = max(5, effort * SECONDS // 100)
     with Deployment(steps, **PATIENT) as deployment:
         with steps.step(f"logs, {size / _MB:g} MB are written"):
             session = play(

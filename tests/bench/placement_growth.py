@@ -20,7 +20,9 @@ from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
 
 IN_A_REGION = 10
-HOSTS, ROUNDS, CHOICES = 10_000, 30, 1000
+HOSTS = 10_000
+ROUNDS = 30
+CHOICES = 1000
 _POOL = "default"
 _WANTED = Wanted(IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UDP),))
 
@@ -28,7 +30,8 @@ _WANTED = Wanted(IMAGE, Resources(10**9, 2**30), (PortRequest(7777, Protocol.UDP
 def measure(effort: int) -> list[Result]:
     """Measure alternately with few and many hosts."""
     hosts, rounds, choices = (max(10, effort * n // 100) for n in (HOSTS, ROUNDS, CHOICES))
-    few, many = _a_fleet(IN_A_REGION, IN_A_REGION), _a_fleet(hosts, IN_A_REGION)
+    few = _a_fleet(IN_A_REGION, IN_A_REGION)
+    many = _a_fleet(hosts, IN_A_REGION)
     together = _a_fleet(hosts, hosts)
     ways = {
         "few": lambda: _choice_us(few, 1, choices),

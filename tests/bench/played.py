@@ -43,7 +43,8 @@ def play(deployment: Deployment, *args: str) -> Played:
 
 def download(client: ApiClient, path: str, /, **query: str) -> int:
     """Read and discard a response; return its length in bytes."""
-    count, block = 0, bytearray(_BLOCK)
+    count = 0
+    block = bytearray(_BLOCK)
     with client.stream(path, timeout=_TIMEOUT, **query) as answer:
         while read := answer.readinto(block):
             count += read

@@ -109,6 +109,7 @@ class FlushMeter(CpuMeter):
 
 def cores_over(pid: int, seconds: float) -> float:
     """Return a process's average CPU use, in cores, over the next `seconds`."""
-    begin, used = time.monotonic(), cpu_seconds(pid)
+    begin = time.monotonic()
+    used = cpu_seconds(pid)
     time.sleep(seconds)
     return (cpu_seconds(pid) - used) / (time.monotonic() - begin)

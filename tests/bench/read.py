@@ -22,10 +22,16 @@ from tests.support.api_client import ApiClient
 from tests.support.deployment import Steps
 from tests.support.harness import ControlPlaneProcess, free_port
 
-SESSIONS, HOSTS = 100_000, 100
-CALLERS, ROUNDS, ASKS, LISTS = 32, 5, 2000, 10
+SESSIONS = 100_000
+HOSTS = 100
+CALLERS = 32
+ROUNDS = 5
+ASKS = 2000
+LISTS = 10
 CHOSEN = 5
-FLOODERS, FLOODED, NEIGHBOUR = 256, 1000, "neighbour"
+FLOODERS = 256
+FLOODED = 1000
+NEIGHBOUR = "neighbour"
 """Connections of the flooding account, the sessions that it joins, and the other account."""
 _LOOKS = re.compile(rb"\n\w+_database_look_duration_seconds_count (\S+)\n")
 FILTERS: Mapping[str, Mapping[str, str]] = {
@@ -38,10 +44,13 @@ FILTERS: Mapping[str, Mapping[str, str]] = {
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
-    sessions, rounds = effort * SESSIONS // 100, max(1, effort * ROUNDS // 100)
-    asks, lists = max(100, effort * ASKS // 100), max(2, effort * LISTS // 100)
+    sessions = effort * SESSIONS // 100
+    rounds = max(1, effort * ROUNDS // 100)
+    asks = max(100, effort * ASKS // 100)
+    lists = max(2, effort * LISTS // 100)
     with _a_bench(sessions, steps) as bench:
-        chosen, empty = bench.sessions(asks), Ask("GET", baseline.EMPTY, 200)
+        chosen = bench.sessions(asks)
+        empty = Ask("GET", baseline.EMPTY, 200)
         describes = [[Ask("GET", f"/session/{session}", 200) for session in chosen]] * rounds
         with steps.step(f"read, describe, {rounds} x {asks}"):
             looks = bench.looks()
@@ -104,7 +113,8 @@ class _Bench:
 
         Also return the control plane's CPU time per request, in milliseconds.
         """
-        cpu, left = CpuMeter({"": [self._control_plane.process.pid]}), iter(portions)
+        cpu = CpuMeter({"": [self._control_plane.process.pid]})
+        left = iter(portions)
         count = len(portions[0])
 
         def ours() -> Load:
@@ -167,7 +177,8 @@ def _join(session: str, player: str = "somebody") -> Ask:
 def _figures(
     name: str, rounds: Mapping[str, Sequence[Load]], controlplane_ms: float
 ) -> list[Result]:
-    ours, least = rate(rounds["ours"]), rate(rounds["least"])
+    ours = rate(rounds["ours"])
+    least = rate(rounds["least"])
     return [
         Result(f"read.{name}.per_s", ours, "/s"),
         Result(f"read.{name}.least_per_s", least, "/s"),

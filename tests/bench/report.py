@@ -20,8 +20,10 @@ from tests.support.harness import ROOT
 
 RESULTS = ROOT / "bench" / "results.json"
 PAGE = ROOT / "docs" / "performance.md"
-BEGIN, END = "<!-- written by make bench -->", "<!-- by hand again -->"
-RUNS, COMMITS = 3, 4
+BEGIN = "<!-- written by make bench -->"
+END = "<!-- by hand again -->"
+RUNS = 3
+COMMITS = 4
 """The newest runs of a commit, and the newest commits of a figure, that the history keeps."""
 AT_THE_GOAL = 0.05  # A figure this close to its goal, relatively, neither meets nor misses it
 _HEAD = (
@@ -86,7 +88,8 @@ def with_runs(history: _History, results: Sequence[Result], commit: str) -> _His
     today = datetime.now(tz=UTC).date().isoformat()
     for one in results:
         facts = asdict(one)
-        name, value = facts.pop("name"), facts.pop("value")
+        name = facts.pop("name")
+        value = facts.pop("value")
         runs = [*history.get(name, {"runs": []})["runs"], [today, commit, value]]
         kept = [run for found in _by_commit(runs)[:COMMITS] for run in found[-RUNS:]]
         history[name] = facts | {"runs": sorted(kept, key=runs.index)}

@@ -103,7 +103,9 @@ def _address(number: int) -> str:
 
 
 def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
-    name, address, port = session_id(agent, number), _address(agent), 20000 + number
+    name = session_id(agent, number)
+    address = _address(agent)
+    port = 20000 + number
     internal_id = str(uuid.uuid5(_INCARNATIONS, name))
     lobby = f"{group(agent, number)}"
     asked = (f"arena-{lobby}", f"v{lobby}", _region(agent), {"mode": "ranked", "lobby": lobby})

@@ -15,7 +15,8 @@ def test_page_has_median_and_range_of_the_newest_commit_and_three_before() -> No
             history = with_runs(history, [Result("rate", value, "/s", least=10)], commit)
     history = with_runs(history, [Result("a.ms", 1, "ms")], "c4")
     commits = [commit for _, commit, _ in history["rate"]["runs"]]
-    assert (len(set(commits)), commits.count("c4")) == (COMMITS, RUNS)
+    assert len(set(commits)) == COMMITS
+    assert commits.count("c4") == RUNS
 
     page = with_figures(PAGE, history, CONTENT)
     today = history["a.ms"]["runs"][0][0]
@@ -29,10 +30,17 @@ def test_page_has_median_and_range_of_the_newest_commit_and_three_before() -> No
 
 @pytest.mark.parametrize(
     ("value", "close", "misses"),
-    [(94, False, False), (96, True, False), (104, True, False), (106, False, True)],
+    [
+        (94, False, False),
+        (96, True, False),
+        (104, True, False),
+        (106, False, True),
+    ],
 )
 def test_figure_near_its_goal_is_at_the_goal(value: float, close: bool, misses: bool) -> None:
-    most, least = Result("a", value, "ms", most=100), Result("a", 200 - value, "/s", least=100)
+    most = Result("a", value, "ms", most=100)
+    least = Result("a", 200 - value, "/s", least=100)
     for one in (most, least):
-        assert (one.goal.endswith(": at the goal"), one.misses) == (close, misses)
+        assert one.goal.endswith(": at the goal") == close
+        assert one.misses == misses
     assert not Result("a", 0, "sessions", most=0).misses

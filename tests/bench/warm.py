@@ -29,8 +29,11 @@ from tests.support.deployment import (
 )
 from tests.support.harness import AgentSpec, ControlPlaneProcess, wait_until
 
-HOSTS, POOL = 2, 1000
-CALLERS, ROUNDS, ROUNDS_OF_ONE = 32, 6, 2
+HOSTS = 2
+POOL = 1000
+CALLERS = 32
+ROUNDS = 6
+ROUNDS_OF_ONE = 2
 ON_DOCKER = 20
 TRACED = 4
 """Part of the pool that is claimed under strace: the control plane plans a pool that stays
@@ -46,7 +49,8 @@ _PATIENT = {"start_timeout": 60.0, "unresponsive_after": 60.0}
 
 def measure(effort: int, steps: Steps) -> list[Result]:
     """Run all rounds and return the medians."""
-    rounds, alone = max(2, effort * ROUNDS // 100), max(1, effort * ROUNDS_OF_ONE // 100)
+    rounds = max(2, effort * ROUNDS // 100)
+    alone = max(1, effort * ROUNDS_OF_ONE // 100)
     size = max(20, effort * POOL // 100)
     with Deployment(steps, **_PATIENT) as deployment:
         with steps.step("warm, real Docker"):
@@ -93,7 +97,8 @@ class _Fleet:
     def __init__(
         self, control_plane: ControlPlaneProcess, hosts: Sequence[MemoryHost], size: int
     ) -> None:
-        self._token, self._url = control_plane.tokens["default"], control_plane.base_url
+        self._token = control_plane.tokens["default"]
+        self._url = control_plane.base_url
         self._client = control_plane.client()
         self._pids = {
             "controlplane": [control_plane.process.pid],

@@ -33,8 +33,13 @@ def today(option: str = "--include_imports") -> FileDescriptorSet:
         sources = [path.relative_to(PROTOS).as_posix() for path in sorted(PROTOS.rglob("*.proto"))]
         subprocess.run(
             [
-                *(sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={PROTOS}"),
-                *(option, f"--descriptor_set_out={output}", *sources),
+                sys.executable,
+                "-m",
+                "grpc_tools.protoc",
+                f"--proto_path={PROTOS}",
+                option,
+                f"--descriptor_set_out={output}",
+                *sources,
             ],
             check=True,
             timeout=50,

@@ -70,7 +70,8 @@ class Behind:
     """An agent that is reached through somebody; `stand_in` makes that one, given its address."""
 
     def __init__(self, agent: WholeAgent, stand_in: Callable[[str], ByteProxy]) -> None:
-        self.agent, self.name = agent, agent.name
+        self.agent = agent
+        self.name = agent.name
         self.proxy = stand_in(agent.address)
         self._socket = agent.config.socket.with_suffix(".previous")
         self._stack = AsyncExitStack()

@@ -55,7 +55,8 @@ class Recorder(Previous):
 
 async def record(folder: Path) -> None:
     """Write the exchanges of a format into its folder, and its descriptors where it has none."""
-    path, files = folder / DESCRIPTORS, today()
+    path = folder / DESCRIPTORS
+    files = today()
     if path.exists():
         files = FileDescriptorSet.FromString(path.read_bytes())
     else:

@@ -132,9 +132,11 @@ def claim_request(standby: pb.Session, **identity: str) -> pb.Claim:
 async def test_a_start_of_a_known_id_joins_it_or_conflicts(agent: Side) -> None:
     request = start_request()
     session = await agent.start(request)
-    assert (session.state, session.identity) == (pb.STATE_RUNNING, request.spec.identity)
+    assert session.state == pb.STATE_RUNNING
+    assert session.identity == request.spec.identity
     again = await agent.start(request)
-    assert (again.internal_id, again.ports) == (session.internal_id, session.ports)
+    assert again.internal_id == session.internal_id
+    assert again.ports == session.ports
     assert again.create_time == session.create_time
     request.spec.env["OTHER"] = "x"
     assert await agent.refuses("StartSession", request) == "SPEC_CONFLICT"
@@ -154,7 +156,8 @@ async def test_a_stop_ends_a_session_and_may_be_repeated(agent: Side) -> None:
     await agent.start(request)
     for _ in range(2):
         ended = await agent.stop(request.internal_id)
-        assert (ended.state, ended.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+        assert ended.state == pb.STATE_EXITED
+        assert ended.end_reason == pb.END_REASON_STOPPED
     assert (await agent.start(request)).state == pb.STATE_EXITED
     reported = await agent.becomes(request.internal_id, lambda s: s.state in _ENDED)
     assert reported.end_reason == pb.END_REASON_STOPPED
@@ -195,11 +198,14 @@ async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Sid
 async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
     await agent.stub.SetWarmPool(pool_request(2))
     standby, _ = await agent.standbys(2)
-    assert (standby.identity.session_id, standby.warm_pool_revision) == (standby.internal_id, 1)
+    assert standby.identity.session_id == standby.internal_id
+    assert standby.warm_pool_revision == 1
     claim = claim_request(standby)
     session = await agent.claim(claim)
-    assert (session.internal_id, session.identity) == (standby.internal_id, claim.identity)
-    assert (session.warm_pool, session.warm_pool_revision) == ("", 1)
+    assert session.internal_id == standby.internal_id
+    assert session.identity == claim.identity
+    assert session.warm_pool == ""
+    assert session.warm_pool_revision == 1
     assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
     assert (await agent.claim(claim)).identity == claim.identity
     await agent.becomes(standby.internal_id, lambda s: not s.warm_pool)

@@ -101,7 +101,8 @@ async def test_every_method_is_offered(stub: Any) -> None:
 
 async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> None:
     started = (await stub.StartSession(start_request())).session
-    assert (started.state, started.ports[0].host_port) == (pb.STATE_RUNNING, 20000)
+    assert started.state == pb.STATE_RUNNING
+    assert started.ports[0].host_port == 20000
     assert started.host == "192.0.2.1"
     engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
     engine.put_file(f"tiltyard-{started.internal_id}", "/data/save.json", b"{}")
@@ -109,7 +110,8 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert await refused(stub.FetchArtifact(fetch)) == "SESSION_LIVE"
     stop = pb.StopSessionRequest(internal_id=started.internal_id)
     stopped = (await stub.StopSession(stop)).session
-    assert (stopped.state, stopped.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert stopped.state == pb.STATE_EXITED
+    assert stopped.end_reason == pb.END_REASON_STOPPED
     log = stub.StreamLogs(pb.StreamLogsRequest(internal_id=started.internal_id))
     assert b"".join([chunk.data async for chunk in log]) == b"hello\n"
     assert b"".join([c.data async for c in stub.FetchArtifact(fetch)]).startswith(b"\x1f\x8b")
@@ -197,7 +199,8 @@ async def test_a_list_comes_in_pages(stub: Any) -> None:
     requests = [start_request() for _ in range(5)]
     for request in requests:
         await stub.StartSession(request)
-    found, token = [], ""
+    found = []
+    token = ""
     while True:
         page = await stub.ListSessions(pb.ListSessionsRequest(page_size=2, page_token=token))
         found += [session.internal_id for session in page.sessions]
@@ -216,7 +219,9 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
     watch = stub.Watch(pb.WatchRequest())
     assert (await watch.read()).WhichOneof("event") == "snapshot_begin"
     images = (await watch.read()).images
-    assert (list(images.images), images.first, images.last) == ([IMAGE], True, True)
+    assert list(images.images) == [IMAGE]
+    assert images.first is True
+    assert images.last is True
     assert (await watch.read()).host.capacity.nano_cpus == 8 * 10**9
     snapshot = await watch.read()
     assert [session.internal_id for session in snapshot.sessions.sessions] == [first.internal_id]
@@ -345,7 +350,8 @@ async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine)
 
 async def reported_images(watch: Any) -> tuple[set[str], int]:
     """The next whole set of images in a stream, and the size of its largest message."""
-    found, largest = set[str](), 0
+    found = set[str]()
+    largest = 0
     while True:
         message = await watch.read()
         if message.WhichOneof("event") != "images":

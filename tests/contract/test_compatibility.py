@@ -99,7 +99,8 @@ def _set(find: Callable[[FileDescriptorProto], Any], **facts: Any) -> Change:
     return change
 
 
-_ttl, _heartbeat = _field("SessionSpec", "ttl"), _field("WatchResponse", "heartbeat")
+_ttl = _field("SessionSpec", "ttl")
+_heartbeat = _field("WatchResponse", "heartbeat")
 _reserve_both = _drop_tls(number=True, name=True)
 BREAKS: list[tuple[Change, list[str]]] = [
     (_set(lambda file: file, package="tiltyard.agent.v2"), ["tiltyard/agent/v1/agent.proto"]),
@@ -138,7 +139,8 @@ def _reserve_value(file: FileDescriptorProto) -> None:
 
 def _add(file: FileDescriptorProto) -> None:
     field = _message(file, "Host").field.add(name="colour", number=99, json_name="colour")
-    field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    field.type = field.TYPE_STRING
+    field.label = field.LABEL_OPTIONAL
     _named(file.enum_type, "State").value.add(name="STATE_PAUSED", number=7)
     file.message_type.add(name="PauseSessionRequest")
     names = {"input_type": ".a.B", "output_type": ".a.C"}
@@ -146,7 +148,13 @@ def _add(file: FileDescriptorProto) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"), [*BREAKS, (_add, []), (_reserve_both, []), (_reserve_value, [])]
+    ("change", "found"),
+    [
+        *BREAKS,
+        (_add, []),
+        (_reserve_both, []),
+        (_reserve_value, []),
+    ],
 )
 def test_changes_that_break_are_found_and_no_others(change: Change, found: list[str]) -> None:
     changed = released("1")
@@ -162,6 +170,7 @@ def test_changes_that_break_are_found_and_no_others(change: Change, found: list[
     ],
 )
 def test_what_was_given_up_is_not_used_again(given_up: Change, found: list[str]) -> None:
-    older, newer = released("1"), released("1")
+    older = released("1")
+    newer = released("1")
     given_up(_ours(older))
     assert [each for each in breaks(older, newer) if "reserves" in each] == found

@@ -122,7 +122,8 @@ class TestLife:
         assert any(reports)
 
     async def test_what_a_container_wrote_is_measured(self, stage: Stage) -> None:
-        container, neighbour = await running(stage), await running(stage)
+        container = await running(stage)
+        neighbour = await running(stage)
         before = await stage.engine.written_bytes(container.container)
         await stage.write_file(container, 3 * MEBIBYTE)
         wrote = await stage.engine.written_bytes(container.container) - before

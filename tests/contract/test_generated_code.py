@@ -26,7 +26,8 @@ def generated(folder: Path) -> dict[str, bytes]:
 
 def test_committed_code_is_what_the_source_generates(tmp_path: Path) -> None:
     subprocess.run([sys.executable, PROTOS / "generate.py", tmp_path], check=True, timeout=50)
-    fresh, committed = generated(tmp_path / "tiltyard"), generated(ROOT / "tiltyard")
+    fresh = generated(tmp_path / "tiltyard")
+    committed = generated(ROOT / "tiltyard")
     assert sorted(fresh) == sorted(committed)
     stale = [name for name, content in fresh.items() if committed[name] != content]
     assert not stale, f"run `.venv/bin/python protos/generate.py`: {stale}"

@@ -60,8 +60,16 @@ def assert_complete(exchanges: list[Exchange], contract: Contract) -> None:
     unserved = {"ClaimSessions", "SetWarmPool"}
     assert {each.method for each in exchanges} == set(contract.methods) - unserved
     assert {each.reason for each in exchanges} >= {
-        *("", "SESSION_NOT_FOUND", "SESSION_LIVE", "SESSION_STOPPED", "SPEC_CONFLICT"),
-        *("DRAINING", "STALE_REVISION", "PATH_NOT_FOUND", "IMAGE_IN_USE", "INVALID_ARGUMENT"),
+        "",
+        "SESSION_NOT_FOUND",
+        "SESSION_LIVE",
+        "SESSION_STOPPED",
+        "SPEC_CONFLICT",
+        "DRAINING",
+        "STALE_REVISION",
+        "PATH_NOT_FOUND",
+        "IMAGE_IN_USE",
+        "INVALID_ARGUMENT",
     }
     sent = [
         response for each in exchanges if each.method == "Watch" for response in each.responses
@@ -82,7 +90,8 @@ async def test_the_next_format_can_be_recorded(tmp_path: Path) -> None:
 async def test_todays_control_plane_reads_what_agents_of_then_said(
     number: str, exchanges: list[Exchange], tmp_path: Path
 ) -> None:
-    then, replay = Contract(released(number)), Replay()
+    then = Contract(released(number))
+    replay = Replay()
     async with replay.serving(tmp_path / "replay.sock") as address:
         client = AgentClient(address)
         for replay.now in exchanges:
@@ -101,7 +110,8 @@ def _assert_read(method: str, read: Any, sent: list[Any]) -> None:
     """Assert that decoded values say what the messages say."""
     if method == "Watch":
         for one, message in zip(read, sent, strict=True):
-            assert (one.incarnation, one.sequence) == (message.incarnation, message.sequence)
+            assert one.incarnation == message.incarnation
+            assert one.sequence == message.sequence
             kind = message.WhichOneof("event")
             assert isinstance(one.event, EVENTS[kind])
             _assert_says(one.event, getattr(message, kind))
@@ -112,7 +122,8 @@ def _assert_read(method: str, read: Any, sent: list[Any]) -> None:
         assert [one.layers for one in read] == [message.layers for message in steps]
     elif method == "GetReport":
         _assert_says(read, sent[0].report)
-        assert (read.log, read.log_truncated) == (sent[0].log, sent[0].log_truncated)
+        assert read.log == sent[0].log
+        assert read.log_truncated == sent[0].log_truncated
     elif method == "RenewCertificate":
         assert read.request == sent[0].signing_request
     elif read is not None:

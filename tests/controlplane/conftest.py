@@ -19,7 +19,8 @@ async def system(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     """
     mark = request.node.get_closest_marker("system")
     arguments = dict(mark.kwargs) if mark else {}
-    kind, application = arguments.pop("kind", System), arguments.pop("application", None)
+    kind = arguments.pop("kind", System)
+    application = arguments.pop("application", None)
     session = arguments.pop("session", None)
     async with kind(tmp_path, **arguments) as running:
         if application is not None:

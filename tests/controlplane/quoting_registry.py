@@ -44,7 +44,8 @@ class QuotingRegistry:
     def __init__(self) -> None:
         self.address = ""
         self.received: dict[str, str] = {}
-        self._ways, self._challenges = cycle(WAYS), cycle(CHALLENGES)
+        self._ways = cycle(WAYS)
+        self._challenges = cycle(CHALLENGES)
         self._server: asyncio.Server
 
     async def __aenter__(self) -> Self:
@@ -58,7 +59,8 @@ class QuotingRegistry:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = (await reader.readuntil(b"\r\n\r\n")).decode()
-        host, basic = _after("Host: ", request), _after("Authorization: Basic ", request)
+        host = _after("Host: ", request)
+        basic = _after("Authorization: Basic ", request)
         if basic:
             password = base64.b64decode(basic).decode().partition(":")[2]
             self.received[host] = password

@@ -76,7 +76,8 @@ class Canaries:
 
     def take(self) -> Seen:
         """Return the connections since the last call, each once."""
-        seen, self._seen = self._seen, []
+        seen = self._seen
+        self._seen = []
         return list(dict.fromkeys(seen))
 
     async def visit(self, address: str) -> Seen:
@@ -103,7 +104,8 @@ class Sources:
     """
 
     def __init__(self, system: System) -> None:
-        self._system, self._numbers = system, count()
+        self._system = system
+        self._numbers = count()
 
     async def edit(self, **changes: str) -> tuple[Answer, Answer]:
         """Create an application with these fields, and change `game` to have them."""
@@ -138,7 +140,8 @@ class Trial:
     """Tries a string as every source, and uses what is accepted."""
 
     def __init__(self, sources: Sources, canaries: Canaries) -> None:
-        self._sources, self._canaries = sources, canaries
+        self._sources = sources
+        self._canaries = canaries
 
     async def as_callers(self, text: str) -> Seen:
         """Name a source as callers do."""

@@ -19,7 +19,8 @@ from tests.support.controlplane.system import eventually_equals, token_id
 from tests.support.controlplane.transactions import blocked
 from tests.support.fake_clock import AheadClock
 
-GET, JOIN = "GET /session/m", "PUT /session/player/join"
+GET = "GET /session/m"
+JOIN = "PUT /session/player/join"
 PLAYERS = "SELECT player FROM player ORDER BY sequence"
 
 
@@ -104,7 +105,8 @@ async def test_known_description_is_answered_as_by_a_task_and_logged_at_level_de
 )
 async def test_request_that_needs_more_gets_a_task(system: Watched, wire: Wire, more: str) -> None:
     answer = await system.ask(wire, GET, more)
-    assert (answer.status, system.tasks) == (200, 1)
+    assert answer.status == 200
+    assert system.tasks == 1
     assert answer.interim == ([100] if "Expect" in more else [])
 
 
@@ -143,7 +145,8 @@ async def test_joins_need_no_task_unless_they_fail(system: Watched, wire: Wire) 
     large = joining("p" + " " * SMALL).replace(" ", "", 1)
     assert (await system.ask(wire, JOIN, body=large)).status == 422
     assert (await system.ask(wire, JOIN, "Content-Encoding: br", body=joining("x"))).status == 422
-    assert (system.tasks, await system.column(PLAYERS)) == (5, ["p", "q"])
+    assert system.tasks == 5
+    assert await system.column(PLAYERS) == ["p", "q"]
 
 
 async def test_handler_answers_what_fails_at_once(
@@ -153,7 +156,8 @@ async def test_handler_answers_what_fails_at_once(
         raise RuntimeError("as scripted")
 
     monkeypatch.setattr(Sessions, "known", fail)
-    assert ((await system.ask(wire, GET)).json["code"], system.tasks) == ("INTERNAL_ERROR", 1)
+    assert (await system.ask(wire, GET)).json["code"] == "INTERNAL_ERROR"
+    assert system.tasks == 1
     assert (await system.scrape()).sum("http_requests_in_progress") == 0
 
 
@@ -162,7 +166,9 @@ async def test_requests_behind_others_are_answered_in_order(system: Watched, wir
     wire.send(get + system.request(JOIN, body=joining("p")) + get)
     answers = [await wire.answer() for _ in "123"]
     shown = [answer.json["players"] for answer in answers if answer is not None]
-    assert [shown[0]["joined"], shown[1], shown[2]["joined"]] == [[], ["p"], ["p"]]
+    assert shown[0]["joined"] == []
+    assert shown[1] == ["p"]
+    assert shown[2]["joined"] == ["p"]
     async with system.busy():
         wire.send(system.request(JOIN, body=joining("q")))
         await eventually_equals(lambda: in_progress(system), 1)
@@ -183,7 +189,8 @@ async def test_join_of_a_caller_that_hangs_up_is_counted_as_499(system: Watched)
             wire.writer.transport.abort()
             await system.shows(lambda s: s.sum("http_connections", listener="api") < connected)
     await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
-    assert (await in_progress(system), await system.column(PLAYERS)) == (0, ["p"])
+    assert await in_progress(system) == 0
+    assert await system.column(PLAYERS) == ["p"]
 
 
 async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wire) -> None:
@@ -198,7 +205,8 @@ async def test_requests_wait_for_a_slot_without_a_task(system: Watched, wire: Wi
         answers = [await each.answer() for each in (*wires[:3], wires[4])]
     assert [answer and answer.status for answer in answers] == [200] * 4
     assert await system.column(PLAYERS) == ["p1", "p2", "p3", "p5"]
-    assert (system.tasks, await in_progress(system)) == (0, 0)
+    assert system.tasks == 0
+    assert await in_progress(system) == 0
 
 
 async def test_join_is_answered_during_a_shutdown(system: Watched, wire: Wire) -> None:

@@ -51,7 +51,8 @@ async def test_all_invalid_tokens_get_the_same_answer(system: System) -> None:
 
 
 async def test_the_header_is_read_strictly(system: System) -> None:
-    good, url = system.tokens["alice"], system.control_plane.base_url + "/session"
+    good = system.tokens["alice"]
+    url = system.control_plane.base_url + "/session"
     for headers, status in [
         ([], 401),
         ([("Authorization", good)], 401),
@@ -96,7 +97,8 @@ async def test_a_body_that_comes_after_the_end_of_its_token_is_401(
     scopes = ["application:write", "session:start"] if account else ["operator:write"]
     wanted = {"account": account, "name": "short", "scopes": scopes}
     token = (await system.call("POST", "/operator/token", json=wanted)).json["token"]
-    data, admitted = json.dumps(body).encode(), "SELECT last_used_ms > 0 FROM token WHERE id=?"
+    data = json.dumps(body).encode()
+    admitted = "SELECT last_used_ms > 0 FROM token WHERE id=?"
     async with Wire(system.port) as wire:
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         wire.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data[:3])
@@ -155,7 +157,9 @@ async def test_a_request_answered_at_debug_has_what_it_was(
         if isinstance(record.msg, Event) and record.msg["event"] == "request answered"
     ]
     assert line["request"] == answer.headers["X-Request-Id"]
-    assert (line["method"], line["path"], line["status"]) == ("GET", "/session", 200)
+    assert line["method"] == "GET"
+    assert line["path"] == "/session"
+    assert line["status"] == 200
     assert line["account"] == "alice"
 
 

@@ -68,14 +68,16 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
     assert set(changes) == set(APPLICATION) - {"name"}
     for field, value in changes.items():
         answer = await system.edit(**{**dict.fromkeys(changes), field: value})
-        assert (answer.status, answer.body) == (204, b"")
+        assert answer.status == 204
+        assert answer.body == b""
         shown[field] = value
         assert await system.application() == shown
     assert (await system.edit()).status == 204
     assert await system.application() == shown
     events = await system.events("application.edited", "data")
     edited = [json.loads(data)["fields"] for (data,) in events]
-    assert (len(edited), edited[0]) == (len(changes), ["registry"])
+    assert len(edited) == len(changes)
+    assert edited[0] == ["registry"]
 
 
 async def test_bad_edits_and_unknown_names_are_refused_and_change_nothing(system: Places) -> None:
@@ -167,7 +169,8 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
 async def test_tags_are_pulled_in_new_regions_and_node_pools(system: Places) -> None:
     image = await system.enable("v1", pulled_by=[system.agent])
     here, there, big = system.agents
-    assert (there.pulled, big.pulled) == ([], [])
+    assert there.pulled == []
+    assert big.pulled == []
     assert (await system.edit(regions=["local", "elsewhere"])).status == 204
     await system.pulled(there, image)
     assert (await system.start(location="elsewhere")).status == 201
@@ -212,7 +215,8 @@ async def test_an_unneeded_pull_is_cancelled(system: Places) -> None:
 async def test_an_application_is_made_and_listed(system: System) -> None:
     body = APPLICATION | {"repository": f"{system.registry.address}/studio/game"}
     made = await system.call("POST", "/application", json=body)
-    assert (made.status, made.json) == (201, {})
+    assert made.status == 201
+    assert made.json == {}
     assert (await system.read("/application"))["applications"] == [APPLICATION]
     again = assert_error(await system.call("POST", "/application", json=body), 409)
     assert "owner" not in again.text
@@ -275,7 +279,8 @@ async def test_hidden_tag_is_404_failing_registry_503_unresponsive_504(system: S
     system.registry.token_status = 500
     await system.make_application(tag=None, name="other", repository="studio/other")
     assert_error(await system.enable_tag(name="other"), 503)
-    system.registry.hides, system.registry.status = False, 500
+    system.registry.hides = False
+    system.registry.status = 500
     assert_error(await system.enable_tag(), 503)
     system.registry.hangs = True
     assert_error(await system.enable_tag(), 504)

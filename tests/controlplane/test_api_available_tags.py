@@ -97,7 +97,8 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
     system.registry.push("studio/game", "v6")
     assert_error(await system.call("GET", PATH), 503)
     # Larger pages must not raise the limit.
-    system.registry.heeds_n, system.registry.page_size = False, 4
+    system.registry.heeds_n = False
+    system.registry.page_size = 4
     assert_error(await system.call("GET", PATH), 503)
     del system.registry.tags["studio/game", "v6"]
     assert len(await _versions(system)) == 6
@@ -110,7 +111,13 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("nothing_is_kept")
-@pytest.mark.parametrize(("limit", "of_a_page"), [("MAX_LIST_BYTES", 39), ("MAX_LIST_VALUES", 6)])
+@pytest.mark.parametrize(
+    ("limit", "of_a_page"),
+    [
+        ("MAX_LIST_BYTES", 39),
+        ("MAX_LIST_VALUES", 6),
+    ],
+)
 async def test_all_pages_together_are_bounded(
     system: System, monkeypatch: pytest.MonkeyPatch, limit: str, of_a_page: int
 ) -> None:

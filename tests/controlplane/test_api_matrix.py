@@ -49,7 +49,8 @@ class World(System):
 
         It is the account's, or an operator's if the scope is one of theirs.
         """
-        token, owner = tokens.mint(), None if scope in OPERATOR_SCOPES else account
+        token = tokens.mint()
+        owner = None if scope in OPERATOR_SCOPES else account
         await self.control_plane.store.run(lambda db: insert_token(db, owner, token, {scope}, 0))
         for column, value in changes.items():
             await self.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
@@ -111,8 +112,18 @@ class World(System):
             lambda: self.rows("SELECT id FROM session WHERE confirmed = 0"), []
         )
         tables = (
-            *("account", "session", "player", "application", "tag", "warm_pool", "event"),
-            *("region", "node_pool", "registry", "agent", "enrolment_token"),
+            "account",
+            "session",
+            "player",
+            "application",
+            "tag",
+            "warm_pool",
+            "event",
+            "region",
+            "node_pool",
+            "registry",
+            "agent",
+            "enrolment_token",
         )
         found = [await self.rows(f"SELECT * FROM {table}") for table in tables]
         return [*found, await self.rows("SELECT id, name, revoked_ms FROM token")]
@@ -149,7 +160,8 @@ class Case:
     shows: str = ""
 
 
-NAME, NEW = "{name}", "{new}"
+NAME = "{name}"
+NEW = "{new}"
 PLAYERS = {"session": NAME, "players": ["p"]}
 CASES: dict[tuple[str, str], Case] = {
     ("POST", "/session"): Case(World.application, {"location": "local", "image": NAME}),
@@ -246,7 +258,8 @@ async def world(system: World) -> World:
 
 async def ask(world: World, route: Route, name: str, token: str | None, **more: Any) -> Answer:
     """Call a route about an object, with the body of its case unless another is given."""
-    case, new = CASES[route.method, route.path], f"made-{next(_numbers)}"
+    case = CASES[route.method, route.path]
+    new = f"made-{next(_numbers)}"
 
     def filled(text: str) -> str:
         return text.replace(NAME, name).replace(NEW, new)
@@ -259,10 +272,12 @@ async def ask(world: World, route: Route, name: str, token: str | None, **more: 
 
 async def _objects(world: World, route: Route, account: str) -> list[tuple[str, int]]:
     """Return the objects to request, each with the status that a sufficient scope gets."""
-    make, good = CASES[route.method, route.path].make, route.handler.status
+    make = CASES[route.method, route.path].make
+    good = route.handler.status
     if make is None:
         return [("", good)]
-    own, foreign = await make(world, account), await make(world, _other(account))
+    own = await make(world, account)
+    foreign = await make(world, _other(account))
     unknown = re.sub(r"[\w-]+$", UNKNOWN, own)
     return [(foreign, good if _is_operators(route) else 404), (unknown, 404), (own, good)]
 

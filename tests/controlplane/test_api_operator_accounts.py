@@ -48,7 +48,8 @@ async def test_an_account_is_created_with_a_token_of_all_scopes(system: System) 
     before = to_ms(system.clock.time())
     answer = (await ask(system, "POST", name="studio")).expect(201)
     assert answer.headers["Cache-Control"] == "no-store"
-    assert (set(answer.json), answer.json["name"]) == ({"name", "id", "token"}, "studio")
+    assert set(answer.json) == {"name", "id", "token"}
+    assert answer.json["name"] == "studio"
     token = answer.json["token"]
     assert answer.json["id"] == token_id(token)
     found = await listed(system, "studio")

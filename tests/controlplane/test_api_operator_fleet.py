@@ -112,7 +112,8 @@ async def test_a_registry_is_changed_and_removed(system: Operated) -> None:
     assert listed["local"]["declared"] is True
     await system.make_application(tag=None, registry="hub", repository="docker.io/redis")
     shown = (await system.read("/application"))["applications"][0]
-    assert (shown["registry"], shown["repository"]) == ("hub", "library/redis")
+    assert shown["registry"] == "hub"
+    assert shown["repository"] == "library/redis"
     assert_error(await system.ask("DELETE", "registry/hub"), 409, details="applications: 1")
     assert (await system.put("registry", "hub", {"address": "mirror.example:5000"})).status == 204
     assert (await system.listed("registry"))["hub"]["aliases"] == []
@@ -257,7 +258,8 @@ async def test_an_application_in_the_hosts_network_is_refused_unless_its_node_po
     assert (await system.edit(networkMode="host", nodePool="open")).status == 204
     assert_error(await system.edit(nodePool="default"), 422, "networkMode")
     [listed] = (await system.read("/application"))["applications"]
-    assert (listed["networkMode"], listed["nodePool"]) == ("host", "open")
+    assert listed["networkMode"] == "host"
+    assert listed["nodePool"] == "open"
 
 
 async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System) -> None:
@@ -271,7 +273,8 @@ async def test_revoked_permission_of_a_node_pool_stops_new_starts(system: System
     await allow(system, host_network=None)
     for _ in range(2):
         assert_error(await system.start(id="new"), 422, "image")
-        assert (await system.locations(), await obstacles(system)) == ([], ["host_network"])
+        assert await system.locations() == []
+        assert await obstacles(system) == ["host_network"]
         await eventually(lambda: not system.agent.standbys)
         assert (await system.read("/session/old"))["status"] == "running"
         await system.restart()

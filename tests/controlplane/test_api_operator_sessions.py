@@ -9,8 +9,19 @@ from controlplane.storage.tables.session_lists import PageFilter, page_query
 from tests.support.controlplane.system import Answer, System, assert_error
 
 ENTRY = {
-    *("id", "image", "tag", "location", "host", "created", "port", "status", "labels"),
-    *("playerCount", "account", "agent", "ready"),
+    "id",
+    "image",
+    "tag",
+    "location",
+    "host",
+    "created",
+    "port",
+    "status",
+    "labels",
+    "playerCount",
+    "account",
+    "agent",
+    "ready",
 }
 
 

@@ -47,7 +47,8 @@ async def works(system: System, token: str, path: str = "/session") -> bool:
 
 
 async def test_tokens_are_listed_with_everything_but_their_secret(system: System) -> None:
-    before, scopes = to_ms(system.clock.time()), ["session:read", "logs:read"]
+    before = to_ms(system.clock.time())
+    scopes = ["session:read", "logs:read"]
     token = await made(system, account="alice", name="ci", scopes=scopes, expires_after="1h")
     child = await system.make_token(name="child", scopes=2 * ["session:read"] + ["logs:read"])
     (found,) = [t for t in await listed(system) if t["id"] == token_id(token)]
@@ -68,11 +69,14 @@ async def test_tokens_are_listed_with_everything_but_their_secret(system: System
     assert by_id[token_id(token)]["lastUsed"] >= before
     assert by_id[token_id(token)]["lastUsedFrom"] == "127.0.0.1"
     found = by_id[token_id(child)]
-    assert (found["account"], found["name"], found["expires"]) == ("alice", "child", None)
+    assert found["account"] == "alice"
+    assert found["name"] == "child"
+    assert found["expires"] is None
     assert found["parent"] == token_id(system.tokens["alice"])
     assert found["scopes"] == ["logs:read", "session:read"]
     operators = by_id[system.operator_id]
-    assert (operators["account"], operators["name"]) == (None, "initial")
+    assert operators["account"] is None
+    assert operators["name"] == "initial"
     answer = await system.call("GET", "/operator/token?all=1")
     hashes = await system.rows("SELECT hex(secret_hash) FROM token")
     for secret in [*(row[0] for row in hashes), token.split("_")[2]]:
@@ -148,10 +152,14 @@ async def test_revocation_ends_children_at_once_and_is_idempotent(system: System
     first = await revoke(system, child)
     assert set(first.json["revoked"]) == {token_id(child), token_id(grandchild)}
     assert [await works(system, t) for t in (root, child, grandchild, other)] == [
-        *(True, False, False, True)
+        True,
+        False,
+        False,
+        True,
     ]
     again = await revoke(system, child)
-    assert (again.status, again.json) == (200, {"revoked": []})
+    assert again.status == 200
+    assert again.json == {"revoked": []}
     assert (await revoke(system, root)).json == {"revoked": [token_id(root)]}
     assert set(await system.events("token.revoked", "object, account, actor, address")) == {
         (token_id(token), "alice", system.operator_id, "127.0.0.1")
@@ -247,7 +255,8 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
 
 async def test_a_stream_ends_even_if_the_operator_disconnects(playing: System) -> None:
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
-    services, store = playing.control_plane.services, playing.control_plane.store
+    services = playing.control_plane.services
+    store = playing.control_plane.store
     operator = await services.accounts.authenticate(playing.operator_token)
     async with following(playing, token) as response:
         async with blocked(store.run):

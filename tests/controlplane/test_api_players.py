@@ -9,7 +9,8 @@ import pytest
 from controlplane.storage.tables.session_rows import remove_ended
 from tests.support.controlplane.system import System, assert_error
 
-JOIN, LEAVE = ("PUT", "/session/player/join"), ("DELETE", "/session/player/leave")
+JOIN = ("PUT", "/session/player/join")
+LEAVE = ("DELETE", "/session/player/leave")
 
 pytestmark = pytest.mark.system(application={}, session="m")
 
@@ -20,14 +21,16 @@ async def _players(system: System, session: str = "m") -> Any:
 
 async def test_players_join_in_order_and_once_until_they_leave(system: System) -> None:
     joined = await system.join("b", "a", "b")
-    assert (joined.status, joined.json) == (200, {"count": 2, "players": ["b", "a"]})
+    assert joined.status == 200
+    assert joined.json == {"count": 2, "players": ["b", "a"]}
     assert (await system.join("c", "a")).json == {"count": 3, "players": ["b", "a", "c"]}
     assert await _players(system) == {"joined": ["b", "a", "c"], "joinedCount": 3}
     listed = (await system.read("/session?playerCount[gt]=2"))["sessions"]
     assert [entry["playerCount"] for entry in listed] == [3]
     assert await system.read("/session?playerCount[lt]=3") == {"sessions": []}
     left = await system.leave("b", "never", "b", session="m")
-    assert (left.status, left.json) == (200, {"count": 2, "players": ["b", "never", "b"]})
+    assert left.status == 200
+    assert left.json == {"count": 2, "players": ["b", "never", "b"]}
     assert (await system.leave("b", session="m")).json == {"count": 2, "players": ["b"]}
     assert (await system.join("b")).json["players"] == ["a", "c", "b"]
     assert (await system.leave("a", "b", "c", session="m")).json["count"] == 0
@@ -42,7 +45,8 @@ async def test_players_leave_all_their_sessions(system: System) -> None:
     await system.join("x", "y", session="other")
     assert (await system.call("DELETE", "/session/over")).status == 204
     left = await system.leave("p", "unknown", session=None)
-    assert (left.status, left.json) == (200, {"count": 2, "players": ["p", "unknown"]})
+    assert left.status == 200
+    assert left.json == {"count": 2, "players": ["p", "unknown"]}
     assert (await _players(system))["joined"] == ["only in m"]
     assert (await _players(system, "n"))["joined"] == ["only in n"]
     assert (await _players(system, "over"))["joined"] == ["p", "only in over"]
@@ -111,7 +115,8 @@ async def test_paths_of_players_do_not_shadow_session_ids(system: System) -> Non
         assert (await system.start(id=session)).status == 201
     for path in ("player%2Fjoin", "player%2Fleave", "player", "join"):
         found = await system.call("GET", f"/session/{path}")
-        assert (found.status, found.json["id"]) == (200, path.replace("%2F", "/"))
+        assert found.status == 200
+        assert found.json["id"] == path.replace("%2F", "/")
     for path, allowed in (("join", "PUT"), ("leave", "DELETE")):
         wrong = assert_error(await system.call("GET", f"/session/player/{path}"), 405)
         assert wrong.headers["Allow"] == allowed

@@ -14,7 +14,8 @@ from tests.support.controlplane.fake_agent import refuse, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 
-LOG, ARTIFACT = "/logs?id=s&follow=true", "/artifacts?session=s&path=/data"
+LOG = "/logs?id=s&follow=true"
+ARTIFACT = "/artifacts?session=s&path=/data"
 
 pytestmark = pytest.mark.system(application={}, session="s")
 
@@ -32,7 +33,8 @@ async def following(system: System, token: str = "") -> AsyncIterator[ClientResp
 
 async def test_a_log_is_read_whole_or_followed_until_the_session_ends(system: System) -> None:
     answer = await system.call("GET", "/logs?id=s")
-    assert (answer.status, answer.body) == (200, b"line 1\nline 2\n")
+    assert answer.status == 200
+    assert answer.body == b"line 1\nline 2\n"
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     async with following(system) as response:
@@ -40,7 +42,13 @@ async def test_a_log_is_read_whole_or_followed_until_the_session_ends(system: Sy
         assert await response.read() == b"line 2\n"
 
 
-@pytest.mark.parametrize("lines", [[], [b"line\n"]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [b"line\n"],
+    ],
+)
 async def test_disconnected_follower_ends_the_stream(system: System, lines: list[bytes]) -> None:
     system.agent.logs = lines
     async with following(system) as response:
@@ -61,7 +69,8 @@ async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> 
         await fail.wait()
         await refuse(context, "ENGINE_UNAVAILABLE")
 
-    system.agent.logs, system.agent.after_logs = [b"line 1\n"], refuse_then
+    system.agent.logs = [b"line 1\n"]
+    system.agent.after_logs = refuse_then
     async with following(system) as response:
         fail.set()
         with pytest.raises(ClientPayloadError):
@@ -72,7 +81,8 @@ async def test_an_artifact_comes_after_the_end(system: System) -> None:
     assert_error(await system.call("GET", ARTIFACT), 409)
     assert (await system.call("DELETE", "/session/s")).status == 204
     answer = await system.call("GET", "/artifacts?session=s&path=/data/save.json")
-    assert (answer.status, answer.body) == (200, b"tar of /data/save.json")
+    assert answer.status == 200
+    assert answer.body == b"tar of /data/save.json"
     assert answer.headers["Content-Type"] == "application/x-tar"
 
 
@@ -198,10 +208,12 @@ async def test_unknown_values_of_a_report_are_null_and_an_invalid_one_503(system
         )
     )
     found = (await report(system)).json
-    assert (found["status"], found["end_reason"]) == ("dead", "engine_error")
+    assert found["status"] == "dead"
+    assert found["end_reason"] == "engine_error"
     names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
     assert [found[name] for name in names] == [None] * 5
-    assert (found["logTruncated"], found["logDamaged"]) == (False, False)
+    assert found["logTruncated"] is False
+    assert found["logDamaged"] is False
     system.agent.report.report.format = 0
     assert_error(await report(system), 503)
 

@@ -48,7 +48,8 @@ def backed_up(config: Config, target: Path, *, replace: bool = False) -> list[st
 
 
 def test_backup_is_a_tar_of_plain_files(config: Config, target: Path, tmp_path: Path) -> None:
-    before, umask = files(config.state_dir), os.umask(0)
+    before = files(config.state_dir)
+    umask = os.umask(0)
     try:
         assert backed_up(config, target) == list(PARTS)
     finally:
@@ -56,7 +57,9 @@ def test_backup_is_a_tar_of_plain_files(config: Config, target: Path, tmp_path: 
     assert target.stat().st_mode & 0o777 == 0o600
     with tarfile.open(target) as archive:
         for member in archive:
-            assert (member.isreg(), member.mode, member.mtime) == (True, 0o600, NOW.timestamp())
+            assert member.isreg() is True
+            assert member.mode == 0o600
+            assert member.mtime == NOW.timestamp()
         archive.extractall(tmp_path / "out", filter="data")
     found = Config(state_dir=tmp_path / "out")
     assert rows(found, "PRAGMA journal_mode") == [("delete",)]
@@ -68,7 +71,8 @@ def test_backup_is_a_tar_of_plain_files(config: Config, target: Path, tmp_path: 
 
 def test_backup_is_a_consistent_snapshot_during_writes(config: Config, tmp_path: Path) -> None:
     """Each transaction adds a row to two tables, so their difference is constant in a snapshot."""
-    begun, ended = threading.Event(), threading.Event()
+    begun = threading.Event()
+    ended = threading.Event()
 
     def write() -> None:
         with closing(sqlite3.connect(config.database, isolation_level=None)) as db:
@@ -117,7 +121,8 @@ def test_replaces_a_file_only_with_force_and_atomically(
 
 def test_does_not_follow_links_in_the_state_directory(config: Config, target: Path) -> None:
     """The directory's owner may have created them, while root makes a backup."""
-    theirs, state = config.state_dir.with_name("theirs"), config.state_dir
+    theirs = config.state_dir.with_name("theirs")
+    state = config.state_dir
     theirs.mkdir()
     (theirs / "precious").write_text("")
     for name, to in (("backup.draft", theirs), ("state.lock", theirs / "lock")):
@@ -194,9 +199,12 @@ def test_locks_exclude_conflicting_commands(config: Config, target: Path) -> Non
 
 def test_command_reports_on_standard_error(config: Config, target: Path) -> None:
     done = command(config, "backup", str(target))
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"backed up {config.state_dir}\n")
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert done.stderr == f"backed up {config.state_dir}\n"
     again = command(config, "backup", str(target))
-    assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
+    assert again.exit_code == 1
+    assert again.stderr.count("\n") == 1
     assert command(config, "backup", "--force", str(target)).exit_code == 0
     gone = command(config, "backup", str(target.parent / "no" / "folder"))
     assert gone.exit_code == 1
@@ -216,7 +224,8 @@ def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path)
     ):
         assert writing.stdout is not None
         writing.stdout.close()
-        assert (writing.wait(), reading.wait()) == (0, 0)
+        assert writing.wait() == 0
+        assert reading.wait() == 0
     assert contents(new.state_dir) == contents(config.state_dir)
     ours, theirs = os.openpty()
     try:

@@ -95,7 +95,8 @@ def test_what_does_not_fit_is_named(name: str, path: tuple[str | int, ...], valu
 
 @given(ANY_TEXT, st.booleans())
 def test_text_is_kept_as_it_was_or_refused(text: str, ascii_only: bool) -> None:
-    model, labels = BY_NAME["StartBody"], {"k": text, f"k{text}": "x"}
+    model = BY_NAME["StartBody"]
+    labels = {"k": text, f"k{text}": "x"}
     sent = json.dumps(EXAMPLES[model] | {"labels": labels}, ensure_ascii=ascii_only)
     body = sent.encode("utf-8", "surrogatepass")
     if re.search("[\x00\ud800-\udfff]", text):
@@ -132,13 +133,20 @@ async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: Syst
     answer = assert_error(await system.call("POST", "/session", json=body), 422).json
     assert answer["message"].startswith("cannot accept the request: env.: a name must not")
     assert [one["field"] for one in answer["violations"][:2]] == ["env.", "args[0]"]
-    assert (len(answer["violations"]), answer["violationCount"]) == (MAX_VIOLATIONS, 502)
+    assert len(answer["violations"]) == MAX_VIOLATIONS
+    assert answer["violationCount"] == 502
     few = await system.call("POST", "/session", json=body | {"args": []})
     assert_error(few, 422, "env.", "x")
     assert "violationCount" not in few.json
 
 
-@pytest.mark.parametrize(("unknown", "violations"), [(98, 98), (99, 1)])
+@pytest.mark.parametrize(
+    ("unknown", "violations"),
+    [
+        (98, 98),
+        (99, 1),
+    ],
+)
 async def test_properties_of_an_object_are_limited(
     system: System, unknown: int, violations: int
 ) -> None:

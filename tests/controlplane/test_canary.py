@@ -93,7 +93,8 @@ class Tour:
 
     def __init__(self, base_url: str, alice: str, operator: str) -> None:
         self._port = int(base_url.rpartition(":")[2])
-        self._alice, self._operator = alice, operator
+        self._alice = alice
+        self._operator = operator
         self.answers: list[tuple[bytes, RawAnswer]] = []
 
     async def go(self) -> None:
@@ -145,7 +146,8 @@ class Tour:
 
     async def _try(self, route: Route) -> None:
         """Call a route correctly, then with tokens where none belongs."""
-        method, path = route.method, route.path.format_map(PARAMETERS)
+        method = route.method
+        path = route.path.format_map(PARAMETERS)
         query = QUERIES.get(route.path, "")
         body = None if route.handler.body is None else EXAMPLES[route.handler.body]
         answer = await self.ask(method, f"{path}?{query}", body)
@@ -167,8 +169,12 @@ class Tour:
         for name in ("Cookie", "X-Token", "Expect", STRAY, f"X {STRAY}", "X-Forwarded-For"):
             await self.ask(method, path, body, f"{name}: {STRAY}")
         for bearer in (
-            *(f"Bearer {self._alice[:50]}", f"Bearer {self._alice[:84]}00000000", self._alice),
-            *(f"Basic {self._alice}", f"Bearer {self._alice}x", f"Bearer {STRAY}"),
+            f"Bearer {self._alice[:50]}",
+            f"Bearer {self._alice[:84]}00000000",
+            self._alice,
+            f"Basic {self._alice}",
+            f"Bearer {self._alice}x",
+            f"Bearer {STRAY}",
             f"Bearer x {self._alice}",
         ):
             await self.ask(method, path, body, bearer=bearer)
@@ -198,7 +204,8 @@ class Tour:
 
     def check_answers(self) -> None:
         """Check that answers repeat at most what the caller put into path, query or body."""
-        secrets, others = self.secrets, (*Secret(STRAY).made_of_it, *_other_traces())
+        secrets = self.secrets
+        others = (*Secret(STRAY).made_of_it, *_other_traces())
         for sent, answer in self.answers:
             shown = repr(answer.headers).encode() + answer.body
             new = answer.json["token"] if _has_token(answer) else ""
@@ -252,7 +259,8 @@ class Records(logging.Handler):
 @pytest.fixture
 def records() -> Iterator[Records]:
     """Every record of every logger."""
-    root, handler = logging.getLogger(), Records()
+    root = logging.getLogger()
+    handler = Records()
     every = [logging.getLogger(name) for name in logging.root.manager.loggerDict]
     before = [(logger, logger.level) for logger in (root, *every)]
     for logger in every:
@@ -281,7 +289,8 @@ async def test_secrets_are_nowhere_else(
     system.registries.append(entry.model_copy(update=login))
     async with system:
         system.registry.push("studio/game", "v1")
-        alice, operator = system.tokens["alice"], system.operator_token
+        alice = system.tokens["alice"]
+        operator = system.operator_token
         tour = Tour(system.control_plane.base_url, alice, operator)
         await tour.go()
         secrets = [*tour.secrets, Secret(system.tokens["bob"])]
@@ -311,13 +320,16 @@ class FirstStart(ControlPlaneProcess):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_process_shows_no_secrets(tmp_path: Path, quoting: QuotingRegistry) -> None:
-    registry, agent, file = FakeRegistry(), FakeAgent(tmp_path, "a0"), tmp_path / "password"
+    registry = FakeRegistry()
+    agent = FakeAgent(tmp_path, "a0")
+    file = tmp_path / "password"
     file.touch(mode=0o600)
     file.write_text(FILE_PASSWORD)
     await registry.start()
     await agent.start()
     registry.push("studio/game", "v1")
-    agents, regions = [AgentSpec(agent.name, agent.address)], ["local", "elsewhere"]
+    agents = [AgentSpec(agent.name, agent.address)]
+    regions = ["local", "elsewhere"]
     part = FirstStart(agents, {}, log_level="debug", regions=regions)
     login = {"username": "robot", "password_file": str(file)}
     part.settings["registries"] = [
@@ -329,7 +341,8 @@ async def test_process_shows_no_secrets(tmp_path: Path, quoting: QuotingRegistry
         first = json.loads((part.state_dir / KEPT).read_text("utf-8"))
         tour = Tour(part.base_url, first["accounts"]["default"], first["operator_token"])
         await tour.go()
-        secrets, shown = [*tour.secrets, Secret(STRAY)], Path(f"/proc/{part.process.pid}")
+        secrets = [*tour.secrets, Secret(STRAY)]
+        shown = Path(f"/proc/{part.process.pid}")
         check_files(secrets, shown / "cmdline", shown / "environ")
         await asyncio.to_thread(part.process.stop)
         check_state(part.state_dir / "controlplane.db", tour.secrets)

@@ -89,7 +89,14 @@ def _ids(count: int, character: str) -> list[str]:
     return [f"{number:{character}>256}" for number in range(count)]
 
 
-@pytest.mark.parametrize(("character", "most"), [("x", MAX_PLAYERS), (WORST, 170), ("\x01", 341)])
+@pytest.mark.parametrize(
+    ("character", "most"),
+    [
+        ("x", MAX_PLAYERS),
+        (WORST, 170),
+        ("\x01", 341),
+    ],
+)
 async def test_a_session_with_the_most_players_is_described_in_a_mebibyte(
     system: System, character: str, most: int
 ) -> None:
@@ -119,7 +126,13 @@ async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: Sy
         assert len(left.body) <= MAX_ANSWER
 
 
-@pytest.mark.parametrize(("size", "is_cut"), [(LOG_BYTES, False), (3 * 2**20, True)])
+@pytest.mark.parametrize(
+    ("size", "is_cut"),
+    [
+        (LOG_BYTES, False),
+        (3 * 2**20, True),
+    ],
+)
 async def test_a_report_with_a_long_log_is_a_mebibyte_at_most(
     system: System, size: int, is_cut: bool
 ) -> None:

@@ -41,7 +41,8 @@ class Configured(System):
 
     def __init__(self, folder: Path, registry: SecuredRegistry, tls: dict[str, str]) -> None:
         super().__init__(folder)
-        self.real, self.tls = registry, tls
+        self.real = registry
+        self.tls = tls
         self.digest = ""
 
     @property
@@ -149,7 +150,8 @@ async def push(row: RegistryRow, tag: str, program: bytes = b"none") -> str:
 async def test_resolves_a_list_to_its_own_digest(client: RegistryClient, row: RegistryRow) -> None:
     digests = [await push(row, f"listed-{n}", b"program %d" % n) for n in range(2)]
     listed = [blob(IMAGE, platform=LINUX) | {"digest": digest} for digest in digests]
-    content, headers = json.dumps(index(*listed)).encode(), {"Content-Type": INDEX}
+    content = json.dumps(index(*listed)).encode()
+    headers = {"Content-Type": INDEX}
     url = f"http://{row.address}/v2/{REPOSITORY}/manifests/v1"
     async with aiohttp.request("PUT", url, data=content, headers=headers) as pushed:
         assert pushed.status == 201, await pushed.text()

@@ -77,7 +77,8 @@ def test_every_kind_of_the_audit_is_documented_and_no_other() -> None:
 
 async def _run(system: System, command: str, token: str) -> str:
     """Run a command with only the variables that the pages use; return its output."""
-    url, auth = system.control_plane.base_url, f"Authorization: Bearer {token}"
+    url = system.control_plane.base_url
+    auth = f"Authorization: Bearer {token}"
     variables = ("env", "-i", "PATH=/usr/bin:/bin", f"url={url}", f"auth={auth}")
     line = ("bash", "-euo", "pipefail", "-c", command)
     status, output, errors = await finished(*variables, *line, cwd=system.folder)

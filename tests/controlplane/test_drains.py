@@ -69,7 +69,8 @@ async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -
     deadline_ms = order.deadline_time.ToMilliseconds()
     assert before <= deadline_ms - HOURS_2_MS <= after
     assert HOURS_2_MS - (after - before) <= order.remaining.ToMilliseconds() <= HOURS_2_MS
-    assert (shown["draining"], shown["drainDeadline"]) == (True, deadline_ms)
+    assert shown["draining"] is True
+    assert shown["drainDeadline"] == deadline_ms
     assert not shown["drainPending"]
     assert shown["sessions"] == 1
     assert await system.status_of("x") == "draining"
@@ -122,13 +123,15 @@ async def test_unresponsive_host_gets_its_order_on_its_return(
         await system.drain()
     await system.disconnect()
     shown = await (system.drain(deadline="2h") if draining else system.undrain())
-    assert (shown["draining"], shown["drainPending"]) == (draining, True)
+    assert shown["draining"] == draining
+    assert shown["drainPending"] is True
     if restarted:
         await system.restart()
         assert (await system.shown())["drainPending"]
     await system.agent.start()
     await system.is_acknowledged()
-    assert (system.agent.host.draining, (await system.shown())["draining"]) == (draining, draining)
+    assert system.agent.host.draining == draining
+    assert (await system.shown())["draining"] == draining
     assert (await system.start()).status == (420 if draining else 201)
 
 
@@ -146,7 +149,8 @@ async def test_a_wrong_clock_after_boot_orders_no_remaining_time(
     if ordered_again:  # by the clock that the remaining time is read by
         await system.drain(deadline="2h")
     else:
-        clock.wall_ahead, clock.synchronised = 0.0, True
+        clock.wall_ahead = 0.0
+        clock.synchronised = True
     await system.is_acknowledged()
     assert system.agent.drains[0].remaining.ToMilliseconds() > HOURS_2_MS - 60_000
 
@@ -178,7 +182,8 @@ async def test_drain_ordered_on_the_host_is_learned(system: Draining, *, drainin
     await system.agent.restart()
     await system.restart()
     assert (await system.shown())["draining"] == draining
-    assert (await system.stored(), len(system.agent.drains)) == (system.known(), orders)
+    assert await system.stored() == system.known()
+    assert len(system.agent.drains) == orders
     assert (await system.start()).status == (420 if draining else 201)
     await system.undrain()  # of both
     assert not system.agent.host.draining
@@ -187,7 +192,8 @@ async def test_drain_ordered_on_the_host_is_learned(system: Draining, *, drainin
 async def test_host_that_lost_its_disk_gets_its_order_again(system: Draining) -> None:
     await system.drain()
     await system.agent.stop()
-    system.agent.host.draining, system.agent.host.drain_revision = False, 0
+    system.agent.host.draining = False
+    system.agent.host.drain_revision = 0
     await system.agent.restart()
     await eventually(lambda: [order.draining for order in system.agent.drains] == [True, True])
 

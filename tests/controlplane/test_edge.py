@@ -85,7 +85,11 @@ def refused(answer: RawAnswer | None, status: int, path: str) -> Any:
 @limited(header=SHORT)
 @pytest.mark.parametrize(
     ("sent", "slowly"),
-    [(b"", b""), (b"GET /healthz HTTP/1.1\r\nHost", b""), (b"GET / HTTP/1.1\r\nX: ", b"x")],
+    [
+        (b"", b""),
+        (b"GET /healthz HTTP/1.1\r\nHost", b""),
+        (b"GET / HTTP/1.1\r\nX: ", b"x"),
+    ],
 )
 async def test_absent_unfinished_and_slow_headers_have_a_deadline(
     system: System, sent: bytes, slowly: bytes
@@ -106,7 +110,8 @@ async def test_requests_that_arrive_whole_need_no_timer(
     system: System, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that does not, also a later one, has the deadline."""
-    loop, timers = asyncio.get_running_loop(), list[float]()
+    loop = asyncio.get_running_loop()
+    timers = list[float]()
     later = loop.call_later
 
     def call_later(delay: float, *rest: Any, **more: Any) -> asyncio.TimerHandle:
@@ -171,7 +176,8 @@ class Flood:
     """An endless log; counts the bytes that were read until reading ends."""
 
     def __init__(self) -> None:
-        self.given, self.ended = 0, False
+        self.given = 0
+        self.ended = False
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -205,7 +211,8 @@ async def test_a_stalled_reader_uses_little_memory_and_is_disconnected(
 async def test_a_slow_reader_gets_everything(system: System, wire: Wire) -> None:
     system.agent.logs = [bytes(2**18)] * 128
     wire.send(request(system, "/logs?id=s"))
-    began, answer = time.monotonic(), bytearray()
+    began = time.monotonic()
+    answer = bytearray()
     while not answer.endswith(b"0\r\n\r\n"):
         answer += await wire.reader.read(2**18)
         await asyncio.sleep(0.01)
@@ -282,7 +289,8 @@ def test_an_unusable_certificate_is_named(tmp_path: Path, tls: dict[str, Any]) -
         settings.write_text("".join(f'{k} = "{v}"\n' for k, v in lines.items()))
         return load_config(settings, {})
 
-    certificate, key = tls["tls_certificate"], tls["tls_key"]
+    certificate = tls["tls_certificate"]
+    key = tls["tls_key"]
     assert load(certificate, key).tls_key == key
     protected = str(tmp_path / "protected.pem")
     encrypt = f"openssl ec -in {key} -aes256 -passout pass:x -out {protected}"

@@ -52,7 +52,8 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
-    agent, (start, gate) = system.agent, await system.held_start(id="s")
+    agent = system.agent
+    (start, gate) = await system.held_start(id="s")
     agent.send_snapshot()
     agent.change_host(version="after the snapshot")
     await system.has_reported(agent.name, version=agent.host.version)
@@ -108,14 +109,16 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
 ) -> None:
     """Even if all of them have ended, and are forgotten once written."""
     assert (await system.start(id="s")).status == 201
-    agent, [session] = system.agent, system.agent.live
+    agent = system.agent
+    [session] = agent.live
     monkeypatch.setattr(state, "MAX_SESSIONS", 3)
     monkeypatch.setitem(watch.PAUSES, AgentExcessError, 0.02)
     for number in range(4):
         agent.sessions[f"ended-{number}"] = ended = agent_pb2.Session()
         ended.CopyFrom(session)
         ended.internal_id = f"ended-{number}"
-        ended.state, ended.end_reason = agent_pb2.STATE_EXITED, agent_pb2.END_REASON_EXITED
+        ended.state = agent_pb2.STATE_EXITED
+        ended.end_reason = agent_pb2.END_REASON_EXITED
     agent.send_snapshot()
     error = "error=cannot follow the host: it reports more than 3 sessions"
     await eventually(lambda: error in caplog.text)
@@ -247,7 +250,13 @@ async def test_newer_agent_is_never_given_up_as_lost(
     assert "missed missed" not in " ".join(calls)
 
 
-@pytest.mark.parametrize(("number", "error"), [(2, AgentNewerError), (0, AgentUnavailableError)])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (2, AgentNewerError),
+        (0, AgentUnavailableError),
+    ],
+)
 @pytest.mark.system(application={})
 async def test_answer_of_an_unknown_format_is_rejected(
     system: System, number: int, error: type[AgentUnavailableError]

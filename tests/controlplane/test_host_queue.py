@@ -94,9 +94,12 @@ async def test_free_slot_is_assigned_in_the_same_step(
 ) -> None:
     """Otherwise a later caller could take it while the answer is written."""
     gate = Gate(system.agent)
-    first, second = await _begin(system, gate), await _join(system, "second")
-    link, reports = system.control_plane.fleet.hosts[0], system.control_plane.fleet.reports
-    write, taken = reports.write, []
+    first = await _begin(system, gate)
+    second = await _join(system, "second")
+    link = system.control_plane.fleet.hosts[0]
+    reports = system.control_plane.fleet.reports
+    write = reports.write
+    taken = []
 
     def note_slots(*answer: Any) -> Any:
         if len(answer) == len(("agent", "sessions", "now")):
@@ -105,14 +108,16 @@ async def test_free_slot_is_assigned_in_the_same_step(
 
     monkeypatch.setattr(reports, "write", note_slots)
     gate.open(2)
-    assert [(await first).status, (await second).status] == [201, 201]
+    assert (await first).status == 201
+    assert (await second).status == 201
     assert taken == [1, 0]
 
 
 async def test_waiting_start_never_begins_once_stopped_or_without_room(system: System) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
-    second, third = await _join(system, "second"), await _join(system, "third")
+    second = await _join(system, "second")
+    third = await _join(system, "third")
     (await system.call("DELETE", "/session/second")).expect(204)
     assert_error(await second, 409)
     system.agent.change_host(draining=True)
@@ -147,15 +152,18 @@ async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path)
         full.before_start = refusing("NO_CAPACITY")
         links: list[Any] = system.control_plane.fleet.hosts
         await eventually(lambda: all(link.report.start_slots == 1 for link in links))
-        first, second = await _begin(system, gate), await _join(system, "second")
+        first = await _begin(system, gate)
+        second = await _join(system, "second")
         gate.open(9)
-        assert [(await first).status, (await second).status] == [201, 201]
+        assert (await first).status == 201
+        assert (await second).status == 201
         assert gate.begun == ["first", "second"]
 
 
 async def test_start_of_a_disconnected_caller_stays_queued(system: System) -> None:
     gate = Gate(system.agent)
-    first, second = await _begin(system, gate), await _join(system, "second")
+    first = await _begin(system, gate)
+    second = await _join(system, "second")
     second.cancel()
     await asyncio.wait({second})
     gate.open(9)
@@ -166,7 +174,8 @@ async def test_start_of_a_disconnected_caller_stays_queued(system: System) -> No
 async def test_cancelled_wait_releases_its_host(system: System) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
-    queue, link = system.control_plane.starts.queue, system.control_plane.fleet.hosts[0]
+    queue = system.control_plane.starts.queue
+    link = system.control_plane.fleet.hosts[0]
     assert link.report is not None
     image = min(link.report.images)
     ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)

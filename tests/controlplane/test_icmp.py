@@ -18,7 +18,8 @@ from tests.support.private_network import PrivateNetwork, run
 
 pytestmark = pytest.mark.root
 ROOT = Path(__file__).resolve().parents[2]
-IDENTIFIER, SEQUENCE = 4711, 1
+IDENTIFIER = 4711
+SEQUENCE = 1
 DROP = ["INPUT", "-p", "icmp", "-j", "DROP"]
 CHILD = """
 import asyncio
@@ -86,7 +87,8 @@ def test_echoes_need_a_socket_that_is_permitted(
     without = [] if privileged else ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"]
     line = network.inside(*without, sys.executable, "-W", "error", "-c", CHILD)
     child = subprocess.run(line, check=True, capture_output=True, text=True, timeout=50, cwd=ROOT)
-    assert (child.stdout.strip(), child.stderr) == (printed, "")
+    assert child.stdout.strip() == printed
+    assert child.stderr == ""
 
 
 @pytest.mark.slow

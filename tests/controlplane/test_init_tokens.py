@@ -66,7 +66,8 @@ def test_an_account_must_have_a_name(config: Config, name: str) -> None:
 @pytest.mark.system(agents=0)
 async def test_init_works_while_the_control_plane_serves(system: System) -> None:
     tokens = await asyncio.to_thread(made, system.config, "--new-operator-token")
-    another, old = tokens["operator_token"], system.operator_token
+    another = tokens["operator_token"]
+    old = system.operator_token
     answer = await system.call("DELETE", f"/operator/token/{token_id(old)}", token=another)
     assert answer.json == {"revoked": [token_id(old)]}
     assert_error(await system.call("GET", "/operator/account", token=old), 401)

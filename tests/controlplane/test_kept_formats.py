@@ -40,13 +40,15 @@ class Kept(System):
 
     def __init__(self, folder: Path, schema: str) -> None:
         super().__init__(folder, agents=0, node_pools=("default", "big"))
-        self.schema, self.known = schema, known_of(schema)
+        self.schema = schema
+        self.known = known_of(schema)
         self.clock = AheadClock(wall_ahead=self.known["now_ms"] / 1000 - time.time())
 
     async def _start_parts(self) -> None:
         put_back(self.schema, self.folder / "state")
         await super()._start_parts()
-        self.tokens, self.operator_token = self.known["tokens"], self.known["tokens"]["operator"]
+        self.tokens = self.known["tokens"]
+        self.operator_token = self.known["tokens"]["operator"]
 
 
 def known_of(schema: str) -> Any:
@@ -55,7 +57,8 @@ def known_of(schema: str) -> Any:
 
 def put_back(schema: str, state: Path) -> Path:
     """Make a state directory from a stored one; return its database."""
-    source, path = FORMATS / schema, Config(state_dir=state).database
+    source = FORMATS / schema
+    path = Config(state_dir=state).database
     state.mkdir()
     for name in KEYS:
         shutil.copy(source / name, state / name)
@@ -110,7 +113,9 @@ async def test_migration_keeps_rows_and_equals_a_new_database(schema: str, tmp_p
 async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> None:
     async with Kept(tmp_path, schema) as system:
         live = await system.read("/session/match ü")
-        assert (live["image"], live["location"], live["host"]) == ("game", "local", "192.0.2.1")
+        assert live["image"] == "game"
+        assert live["location"] == "local"
+        assert live["host"] == "192.0.2.1"
         assert json.loads(live["labels"]["tags"]) == {"mode": "duel"}
         assert sorted(live["port"].values()) == [20000, 20001]
         listed = (await system.read("/session?all=true"))["sessions"]
@@ -120,7 +125,8 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
             "fails": "exited",
         }
         [game] = (await system.read("/application"))["applications"]
-        assert (game["name"], game["regions"]) == ("game", ["local", "elsewhere"])
+        assert game["name"] == "game"
+        assert game["regions"] == ["local", "elsewhere"]
         assert game["ports"][0]["requested"] == 7777
         tags = await system.rows("SELECT name, enabled FROM tag ORDER BY priority")
         assert tags == [("v1", 1), ("v2", 1)]
@@ -129,17 +135,20 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
         listed = (await system.read("/operator/account"))["accounts"]
         accounts = {each["name"]: each["quota"] for each in listed}
         assert set(accounts) == {"alice", "bob", "carol"}
-        assert (accounts["alice"]["sessions"], accounts["alice"]["cpu"]) == (50, 40.5)
+        assert accounts["alice"]["sessions"] == 50
+        assert accounts["alice"]["cpu"] == 40.5
         agents = {each["name"]: each for each in (await system.read("/operator/agent"))["agents"]}
         assert agents["host-1"]["certificateExpires"] > system.known["now_ms"]
-        assert (agents["host-2"]["state"], set(agents)) == ("revoked", {"a0", "host-1", "host-2"})
+        assert agents["host-2"]["state"] == "revoked"
+        assert set(agents) == {"a0", "host-1", "host-2"}
         listed = (await system.read("/operator/registry"))["registries"]
         assert {each["name"]: each for each in listed}["private"]["username"] == "robot"
         assert {"account.removed", "agent.revoked", "session.ended", "warm_pool.set"} <= {
             event["kind"] for event in (await system.read("/operator/audit?limit=1000"))["events"]
         }
         [pool] = (await system.read("/warm-pool"))["warmPools"]
-        assert (pool["size"], pool["env"]) == (3, {"MODE": "é"})
+        assert pool["size"] == 3
+        assert pool["env"] == {"MODE": "é"}
         players = (await system.join("cleo", session="match ü")).json["players"]
         assert players == ["ann", "bert", "cleo"]
         assert (await system.call("GET", "/session", account="child")).status == 200
@@ -149,9 +158,11 @@ async def test_callers_and_operators_continue(schema: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_tickets_passwords_and_certificates_stay_valid(schema: str, tmp_path: Path) -> None:
-    state, known = tmp_path / "state", known_of(schema)
+    state = tmp_path / "state"
+    known = known_of(schema)
     path = put_back(schema, state)
-    key, kept = TicketKey(state / "ticket.key", SystemClock()), known["ticket"]
+    key = TicketKey(state / "ticket.key", SystemClock())
+    kept = known["ticket"]
     asyncio.run(key.open())
     names = {name: kept[name] for name in ("account", "session_id", "application", "ticket")}
     identity = Identity(**names, tag="", location="")
@@ -160,7 +171,8 @@ def test_tickets_passwords_and_certificates_stay_valid(schema: str, tmp_path: Pa
     vault = Vault(state / "registry.key")
     vault.load()
     [row] = [row for row in rows_of(path)["registry"] if row["name"] == "private"]
-    address, username = str(LOGIN["address"]), str(LOGIN["username"])
+    address = str(LOGIN["address"])
+    username = str(LOGIN["username"])
     assert vault.unseal(address, username, row["sealed_password"]) == PASSWORD
     authority = Authority.from_pem((state / "authority.pem").read_bytes())
     assert authority.caller(known["now_ms"] / 1000).expire > known["now_ms"] / 1000

@@ -44,7 +44,8 @@ async def test_metrics_have_a_listener_of_their_own(system: Scraped) -> None:
 
 
 async def test_scrapes_run_one_by_one(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
-    refresh, lock = LiveCollector.refresh, asyncio.Lock()
+    refresh = LiveCollector.refresh
+    lock = asyncio.Lock()
 
     async def alone(live: LiveCollector) -> None:
         assert not lock.locked()
@@ -160,7 +161,12 @@ async def test_cold_starts_are_timed_by_their_phases_and_claims_are_warm(system:
     scrape = await system.scrape()
     assert scrape.sum("start_duration_seconds_count", kind="cold", result="started") == 1
     assert scrape.values("start_phase_duration_seconds", "phase") == {
-        *("prepare", "reserve", "claim", "queue", "agent", "confirm")
+        "prepare",
+        "reserve",
+        "claim",
+        "queue",
+        "agent",
+        "confirm",
     }
     phases = scrape.sum("start_phase_duration_seconds_sum")
     assert 0 < phases <= scrape.sum("start_duration_seconds_sum")
@@ -248,7 +254,8 @@ async def test_sessions_and_room_are_shown_as_they_are(system: Scraped) -> None:
     link = system.link()
     link.unclaimed = {session.internal_id for session in link.live()}
     scrape = await system.scrape()
-    assert (scrape.sum("unclaimed_sessions", **place), scrape.sum("sessions")) == (1, 0)
+    assert scrape.sum("unclaimed_sessions", **place) == 1
+    assert scrape.sum("sessions") == 0
 
 
 @pytest.mark.system(kind=Scraped, agents=3, unreachable_after=2.0, unresponsive_after=2.0)
@@ -289,7 +296,8 @@ async def test_an_overcommitted_host_takes_no_capacity_from_others(system: Scrap
     busy.change_host()
     await system.shows(lambda s: s.sum("capacity_cores") == 64)
     scrape = await system.scrape()
-    assert (scrape.sum("free_cores"), scrape.sum("free_memory_bytes")) == (64, 64 * 1024**3)
+    assert scrape.sum("free_cores") == 64
+    assert scrape.sum("free_memory_bytes") == 64 * 1024**3
 
 
 async def test_pulls_that_fail_are_counted(system: Scraped) -> None:

@@ -36,7 +36,8 @@ class Operated(System):
     async def ok(self, *arguments: str) -> str:
         """Run a command that succeeds; return its output."""
         result = await self.run(*arguments)
-        assert (result.exit_code, result.stderr) == (0, ""), result.exception
+        assert result.exit_code == 0, result.exception
+        assert result.stderr == "", result.exception
         return result.stdout
 
     async def listed(self) -> list[dict[str, str]]:
@@ -47,7 +48,8 @@ class Operated(System):
     async def refused(self, *arguments: str) -> str:
         """Run a command that fails; return its error."""
         result = await self.run(*arguments)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.exit_code == 1
+        assert result.stdout == ""
         assert result.stderr.startswith("cannot ")
         assert isinstance(result.exception, SystemExit)
         return result.stderr
@@ -98,10 +100,13 @@ async def test_tokens(system: Operated) -> None:
     listed = await system.ok("token", "list", "--account", "alice")
     assert not TOKEN.search(listed)
     row = dict(zip(*(cells(listed)[i] for i in (0, 2)), strict=True))
-    assert (row["ID"], row["ACCOUNT"], row["NAME"]) == (token.split("_")[1], "alice", "ci")
+    assert row["ID"] == token.split("_")[1]
+    assert row["ACCOUNT"] == "alice"
+    assert row["NAME"] == "ci"
     assert row["SCOPES"] == "logs:read, session:read"
     assert re.fullmatch(TIME, row["EXPIRES"])
-    assert (row["LAST USED"], row["REVOKED"]) == ("-", "-")
+    assert row["LAST USED"] == "-"
+    assert row["REVOKED"] == "-"
     assert await system.ok("token", "revoke", row["ID"], "--yes") == f"{row['ID']}\n"
     assert row["ID"] not in await system.ok("token", "list")
     assert row["ID"] in await system.ok("token", "list", "--all")
@@ -127,7 +132,13 @@ async def test_regions_node_pools_and_registries(system: Operated) -> None:
     aliases = ("--alias", "docker.io", "--alias", "index.docker.io")
     assert await system.ok("registry", "set", "hub", "registry-1.docker.io", *aliases) == ""
     assert cells(await system.ok("registry", "list"))[1] == [
-        *("hub", "registry-1.docker.io", "docker.io, index.docker.io", "-", "no", "no", "0")
+        "hub",
+        "registry-1.docker.io",
+        "docker.io, index.docker.io",
+        "-",
+        "no",
+        "no",
+        "0",
     ]
     assert await system.refused("registry", "set", "bad", "https://x", "--alias", "a b") == (
         "cannot set the registry: invalid request\n"
@@ -142,9 +153,18 @@ async def test_agents(system: Operated) -> None:
     await system.add_agent("retired")
     first, retired = await system.listed()
     assert list(first.values())[:8] == [
-        *("a0", "ready", "local", "default", "0", "0", "0 of 64", "0 MiB of 64 GiB")
+        "a0",
+        "ready",
+        "local",
+        "default",
+        "0",
+        "0",
+        "0 of 64",
+        "0 MiB of 64 GiB",
     ]
-    assert (first["IMAGES"], first["DRAINING"], first["CERTIFICATE UNTIL"]) == ("1", "no", "-")
+    assert first["IMAGES"] == "1"
+    assert first["DRAINING"] == "no"
+    assert first["CERTIFICATE UNTIL"] == "-"
     assert re.fullmatch(TIME, first["LAST REPORT"])
     assert list(retired.values())[:4] == ["retired", "connecting", "local", "default"]
     assert retired.pop("DRAINING") == "no"
@@ -173,9 +193,24 @@ async def test_sessions(system: Operated) -> None:
     assert (await system.start(id="..")).status == 201
     rows = cells(await system.ok("session", "list", "--account", "alice", "--agent", "a0"))
     assert [row[:8] for row in rows[1:]] == [
-        [*("alice", "..", "running", "game:v1", "local", "a0", "192.0.2.1"), rows[1][7]],
         [
-            *("alice", r"a/b\u202e?#%", "running", "game:v1", "local", "a0", "192.0.2.1"),
+            "alice",
+            "..",
+            "running",
+            "game:v1",
+            "local",
+            "a0",
+            "192.0.2.1",
+            rows[1][7],
+        ],
+        [
+            "alice",
+            r"a/b\u202e?#%",
+            "running",
+            "game:v1",
+            "local",
+            "a0",
+            "192.0.2.1",
             "20000->7777/udp, 20001->7778/tcp",
         ],
     ]
@@ -214,7 +249,8 @@ async def test_closed_pipe_is_not_reported(system: Operated) -> None:
     for number in range(3):
         await system.ok("region", "create", "x" * 100 + str(number))
     command = "region list --token-file - | head -c 1; exit 0"
-    url, token = system.control_plane.base_url, system.operator_token
+    url = system.control_plane.base_url
+    token = system.operator_token
     assert await shell(url, command, typed=token) == (0, "N", "")
 
 
@@ -233,18 +269,21 @@ async def set_own(api: StubApi, folder: Path, *options: str) -> Result:
 
 def sent(api: StubApi) -> dict[str, Any]:
     [(method, path, body)] = api.requests
-    assert (method, path) == ("PUT", "/operator/registry/own")
+    assert method == "PUT"
+    assert path == "/operator/registry/own"
     return {name: value for name, value in body.items() if value}
 
 
 async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> None:
-    ca, password = tmp_path / "ca.pem", tmp_path / "password"
+    ca = tmp_path / "ca.pem"
+    password = tmp_path / "password"
     ca.write_text(AUTHORITY)
     password.write_text(f"{PASSWORD}\n")
     login = ("--username", "robot", "--private", "--auth-host", "auth.example", "--alias", "a")
     files = ("--password-file", str(password), "--registry-ca-file", str(ca))
     result = await set_own(api, tmp_path, *login, *files)
-    assert (result.exit_code, result.output) == (0, "")
+    assert result.exit_code == 0
+    assert result.output == ""
     assert sent(api) == {
         "address": "r.example",
         "aliases": ["a"],
@@ -259,7 +298,8 @@ async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> No
 async def test_reads_one_secret_from_standard_input(api: StubApi, tmp_path: Path) -> None:
     set_own = "registry set own r.example --username robot --password-file - --token-file"
     status, output, errors = await shell(api.url, f"{set_own} -", typed=api.token)
-    assert (status, output) == (2, "")
+    assert status == 2
+    assert output == ""
     assert "Invalid value for '--password-file': standard input is used for the token" in errors
     command = f"{set_own} {api.token_file(tmp_path)}"
     assert await shell(api.url, command, typed=f"{PASSWORD}\n") == (0, "", "")
@@ -267,7 +307,11 @@ async def test_reads_one_secret_from_standard_input(api: StubApi, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "reported"), [("none", "cannot be read: No such file"), ("binary", "is not UTF-8")]
+    ("name", "reported"),
+    [
+        ("none", "cannot be read: No such file"),
+        ("binary", "is not UTF-8"),
+    ],
 )
 async def test_reports_unreadable_files(
     api: StubApi, tmp_path: Path, name: str, reported: str

@@ -24,13 +24,15 @@ REGION = {"name": "eu", "declared": True, "agents": 0, "applications": 0}
 POOL = "--size 5 --claim-signal SIGUSR1 --env A=1=2 --env B= --arg=--map --label k=v --disabled"
 CALLS: dict[str, tuple[str, str, Any]] = {
     f"warm-pool set g/1 eu {POOL}": (
-        *("PUT", "/warm-pool/g%2F1/eu"),
+        "PUT",
+        "/warm-pool/g%2F1/eu",
         {"size": 5, "enabled": False, "env": {"A": "1=2", "B": ""}}
         | {"args": ["--map"], "labels": {"k": "v"}, "claimSignal": "SIGUSR1"},
     ),
     "warm-pool delete g/1 eu": ("DELETE", "/warm-pool/g%2F1/eu", None),
     "agent token --region eu --node-pool big": (
-        *("POST", "/operator/enrolment-token"),
+        "POST",
+        "/operator/enrolment-token",
         {"region": "eu", "nodePool": "big"},
     ),
     "agent token --agent a/0": ("POST", "/operator/agent/a%2F0/token", None),
@@ -38,7 +40,8 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "agent revoke a/0 --yes": ("POST", "/operator/agent/a%2F0/revoke", None),
     "authority rotate": ("POST", "/operator/authority/rotate", {"compromised": False}),
     "authority rotate --compromised --yes": (
-        *("POST", "/operator/authority/rotate"),
+        "POST",
+        "/operator/authority/rotate",
         {"compromised": True},
     ),
     "authority finish --force --yes": ("POST", "/operator/authority/finish", {"force": True}),
@@ -77,16 +80,23 @@ async def test_command_makes_one_call(api: Commands, command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("agent token", "agent token --region eu --agent a0"),
-        *("agent token --agent a0 --node-pool big", "warm-pool set g eu --size 1 --env A"),
-        *("agent revoke a0", "authority rotate --compromised", "authority finish --force"),
-        *("account quota a", "account quota a --cpu nothing", "account quota a --cpu=-1"),
+        "agent token",
+        "agent token --region eu --agent a0",
+        "agent token --agent a0 --node-pool big",
+        "warm-pool set g eu --size 1 --env A",
+        "agent revoke a0",
+        "authority rotate --compromised",
+        "authority finish --force",
+        "account quota a",
+        "account quota a --cpu nothing",
+        "account quota a --cpu=-1",
     ],
 )
 async def test_incomplete_command_makes_no_call(api: Commands, command: str) -> None:
     """Some need a confirmation, without a terminal."""
     result = await api.run(command)
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.exit_code == 2
+    assert result.stdout == ""
     assert api.requests == []
 
 
@@ -106,7 +116,8 @@ async def test_quota_keeps_limits_that_are_not_given_and_needs_an_account(
     accounts = [{"name": "b", "quota": {}}, {"name": "a", "quota": old}]
     api.answers["GET", "/operator/account"] = {"accounts": accounts}
     result = await api.run(f"account quota unknown {options}")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.exit_code == 1
+    assert result.stdout == ""
     assert "cannot find account 'unknown'" in result.stderr
     assert (await api.run(f"account quota a {options}")).exit_code == 0
     assert api.requests[2:] == [("PUT", "/operator/account/a", {"quota": quota})]
@@ -193,7 +204,8 @@ async def test_reports_a_timeout(api: Commands) -> None:
 async def test_reports_an_unexpected_response(
     api: Commands, status: int, text: str, reported: str
 ) -> None:
-    body, headers = text.encode("utf-8", "surrogateescape"), {"Location": f"{api.url}/elsewhere"}
+    body = text.encode("utf-8", "surrogateescape")
+    headers = {"Location": f"{api.url}/elsewhere"}
     api.answers[LIST] = lambda: web.Response(status=status, body=body, headers=headers)
     assert_fails(await api.regions(), reported)
     assert [path for _, path, _ in api.requests] == ["/operator/region"]
@@ -215,7 +227,8 @@ async def test_prints_one_violation_per_line(api: Commands) -> None:
     body = {"message": "invalid request", "details": "a: x; b: y", "violations": violations}
     api.answers["PUT", "/operator/region/eu"] = lambda: web.json_response(body, status=422)
     result = await api.run("region create eu")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.exit_code == 1
+    assert result.stdout == ""
     assert result.stderr == "cannot create the region: invalid request\n  a: x\\n\n  b: y\n"
 
 
@@ -230,9 +243,17 @@ async def test_rejects_an_invalid_url(api: Commands, url: str) -> None:
 @pytest.mark.parametrize(
     ("host", "loopback"),
     [
-        *(("127.0.0.1", True), ("127.255.0.9", True), ("[::1]", True), ("LOCALHOST", True)),
-        *(("192.0.2.1", False), ("0.0.0.0", False), ("[::]", False), ("[2001:db8::1]", False)),
-        *(("localhost.example", False), ("127.0.0.1.example", False), ("127.1", False)),
+        ("127.0.0.1", True),
+        ("127.255.0.9", True),
+        ("[::1]", True),
+        ("LOCALHOST", True),
+        ("192.0.2.1", False),
+        ("0.0.0.0", False),
+        ("[::]", False),
+        ("[2001:db8::1]", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+        ("127.1", False),
     ],
 )
 def test_detects_unencrypted_urls(host: str, loopback: bool) -> None:

@@ -67,13 +67,20 @@ async def test_deletion_asks_for_confirmation(api: StubApi, tmp_path: Path) -> N
         assert "Delete the account studio and all that it owns? [y/N]" in seen
 
 
-@pytest.mark.parametrize(("keys", "code"), [("n\n", 1), ("y\n", 0)])
+@pytest.mark.parametrize(
+    ("keys", "code"),
+    [
+        ("n\n", 1),
+        ("y\n", 0),
+    ],
+)
 async def test_asks_on_the_terminal_while_standard_input_is_the_token(
     api: StubApi, tmp_path: Path, keys: str, code: int
 ) -> None:
     command = "account delete studio --token-file -"
     status, seen, errors = await at_a_terminal(api, tmp_path, command, keys, stdin=api.token)
-    assert (status, len(api.requests)) == (code, 1 - code), errors
+    assert status == code, errors
+    assert len(api.requests) == 1 - code, errors
     assert "Delete the account studio" in seen
     assert api.token not in seen
 
@@ -85,12 +92,17 @@ async def test_deletion_without_a_terminal_requires_yes(
     api.answers["DELETE", "/operator/token/a"] = {"revoked": []}
     for more, code, calls in ((), 2, 0), (("--yes",), 0, 1):
         status, _, errors = await finished(
-            *(*MODULE, *command.split(), "--token-file", "-", *more),
+            *MODULE,
+            *command.split(),
+            "--token-file",
+            "-",
+            *more,
             typed=api.token,
             env=environment(api, tmp_path),
             start_new_session=True,
         )
-        assert (status, len(api.requests)) == (code, calls), errors
+        assert status == code, errors
+        assert len(api.requests) == calls, errors
         assert ("--yes" in errors) == (code == 2)
 
 
@@ -109,7 +121,8 @@ async def test_unprinted_token_can_be_revoked(api: StubApi, tmp_path: Path, shel
     api.answers["POST", "/operator/account"] = MADE
     line = shell.format(f"'{sys.executable}' -m controlplane account create studio")
     status, output, errors = await finished("bash", "-c", line, env=environment(api, tmp_path))
-    assert (status, output) == (1, "")
+    assert status == 1
+    assert output == ""
     assert "cannot print the token: " in errors
     assert f"token revoke {TOKEN.token_id}`" in errors
     assert "Traceback" not in errors

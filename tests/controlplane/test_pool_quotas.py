@@ -26,7 +26,13 @@ async def put(system: System, size: int, place: str = "game/elsewhere", **more: 
     return await system.call("PUT", f"/warm-pool/{place}", json={"size": size, **more})
 
 
-@pytest.mark.parametrize(("limits", "name"), [({"cpu": 3.9}, "cores"), ({"ram": 768}, "memory")])
+@pytest.mark.parametrize(
+    ("limits", "name"),
+    [
+        ({"cpu": 3.9}, "cores"),
+        ({"ram": 768}, "memory"),
+    ],
+)
 async def test_pool_too_large_is_402(system: System, limits: dict[str, float], name: str) -> None:
     await system.limit(sessions=1, **limits)
     text = f"cannot keep the warm pool: the account's quota of {name} is exhausted"

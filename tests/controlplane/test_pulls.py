@@ -66,7 +66,8 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
             "/operator/agent/a0", lambda shown: any(p["failures"] >= 2 for p in shown["pulls"])
         )
     (pull,) = await _pulls(system)
-    assert (pull["image"], pull["state"]) == (image, "failed") or pull["state"] == "pulling"
+    assert pull["image"] == image
+    assert pull["state"] in {"failed", "pulling"}  # A retry may have begun
     assert pull["cause"] == "disk_full: no room below /var/lib/docker"
     assert began <= pull["failed"] <= to_ms(system.control_plane.clock.time())
     logged = [record.getMessage() for record in caplog.records]
@@ -108,7 +109,8 @@ async def _gone(system: System, image: str) -> None:
 
 
 async def test_only_the_newest_tags_stay(system: System) -> None:
-    first, second = await system.make_application(tagKeep=2), await system.enable("v2")
+    first = await system.make_application(tagKeep=2)
+    second = await system.enable("v2")
     third = await system.enable("v3")
     await _gone(system, first)
     for agent in system.agents:
@@ -121,7 +123,8 @@ async def test_only_the_newest_tags_stay(system: System) -> None:
 
 
 async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> None:
-    first, second = await system.make_application(tagKeep=2), await system.enable("v2")
+    first = await system.make_application(tagKeep=2)
+    second = await system.enable("v2")
     assert await system.enable("v1") == first
     third = await system.enable("v3")
     await _gone(system, second)
@@ -135,7 +138,8 @@ async def test_a_tag_that_is_pulled_forward_outlives_others(system: System) -> N
 async def test_smaller_tag_keep_withdraws_at_once_and_leaves_other_images(system: System) -> None:
     foreign = "ghcr.io/somebody/else@sha256:" + "e" * 64
     system.agent.add_image(foreign)
-    first, second = await system.make_application(tagKeep=3), await system.enable("v2")
+    first = await system.make_application(tagKeep=3)
+    second = await system.enable("v2")
     (await system.edit(tagKeep=1)).expect(204)
     await _gone(system, first)
     assert set(system.agent.images) == {foreign, second}
@@ -198,7 +202,8 @@ async def test_hosts_pull_a_tag_whose_client_hung_up(
 ) -> None:
     """The call is cancelled while its transaction waits for the database."""
     await system.make_application(tag=None)
-    digest, sent = system.registry.push("studio/game", "v1"), asyncio.Event()
+    digest = system.registry.push("studio/game", "v1")
+    sent = asyncio.Event()
 
     async def while_blocked(go: Go) -> Any:
         async with blocked(system.control_plane.store.run):

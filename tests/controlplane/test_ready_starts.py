@@ -46,7 +46,8 @@ async def running(system: System, session_id: str) -> str:
 
 
 async def test_answers_when_the_ports_are_bound(system: System) -> None:
-    starting, internal_id = begin(system, "match"), await running(system, "match")
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
     system.agent.change(internal_id, detail="still loading")
     assert (await system.read("/session/match"))["status"] == "running"
     assert not starting.done()
@@ -60,7 +61,8 @@ async def test_answers_when_the_ports_are_bound(system: System) -> None:
     system.agent.bind(internal_id)
     answer = await starting
     assert await shown() == system.agent.sessions[internal_id].ready_time.ToMilliseconds()
-    assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
+    assert answer.status == 201
+    assert answer.headers[APPLIED] == "wait=ready"
     assert answer.headers["Location"] == "/session/match"
     assert [port["container"] for port in answer.json["ports"]] == [7777, 7778]
 
@@ -74,9 +76,11 @@ async def test_answers_without_waiting_unless_a_header_prefers_it(system: System
         ("Prefer", "return=minimal"),
         ("Prefer", "wait=ready"),
     ]
-    url, body = f"{system.control_plane.base_url}/session", {"location": "local", "image": "game"}
+    url = f"{system.control_plane.base_url}/session"
+    body = {"location": "local", "image": "game"}
     async with system.http.post(url, json=body, headers=several) as answer:
-        assert (answer.status, answer.headers[APPLIED]) == (201, "wait=ready")
+        assert answer.status == 201
+        assert answer.headers[APPLIED] == "wait=ready"
 
 
 async def test_session_not_ready_in_time_is_stopped(system: System) -> None:
@@ -96,7 +100,8 @@ async def test_session_that_ends_before_it_is_ready_ends_the_wait(system: System
 
 
 async def test_wait_survives_re_enrolment_of_the_host(system: System) -> None:
-    starting, internal_id = begin(system, "match"), await running(system, "match")
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
     fleet = system.control_plane.fleet
     link = fleet.host(system.agent.name)
     assert link is not None
@@ -110,7 +115,8 @@ async def test_wait_survives_re_enrolment_of_the_host(system: System) -> None:
 
 async def test_failed_run_does_not_count_as_ready(system: System) -> None:
     """A session that restarts must become ready again."""
-    starting, internal_id = begin(system, "match"), await running(system, "match")
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
     system.agent.sessions[internal_id].ready_time.GetCurrentTime()
     system.agent.change(internal_id, state=agent_pb2.STATE_RESTARTING)
     await system.becomes("match", "restarting")
@@ -138,7 +144,8 @@ async def test_client_that_hangs_up_does_not_cancel_the_start(system: System) ->
 
 async def test_wait_survives_restart_of_the_agent(system: System) -> None:
     system.agent.sequence = 1000  # the next process counts from 0
-    starting, internal_id = begin(system, "match"), await running(system, "match")
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
     await system.agent.restart()
     system.agent.bind(internal_id)
     assert (await starting).status == 201
@@ -176,7 +183,8 @@ async def test_answers_at_once_with_too_many_waits(
     system: System, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(wait_ready, limit, 1)
-    starting, internal_id = begin(system, "first"), await running(system, "first")
+    starting = begin(system, "first")
+    internal_id = await running(system, "first")
     assert APPLIED not in (await start(system, "second")).expect(201).headers
     waits = system.control_plane.ready_starts
     assert waits.has_room("bob") == (limit == "MOST_OF_AN_ACCOUNT")

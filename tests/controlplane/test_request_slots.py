@@ -119,7 +119,8 @@ async def test_a_call_that_waits_for_others_holds_no_slot(
 ) -> None:
     monkeypatch.setattr("controlplane.registries.http.TIMEOUT", aiohttp.ClientTimeout(total=60))
     async with bounded(tmp_path, RequestSlots(Instant(), at_once=1), start_timeout=60) as system:
-        hold, before = Hold(), len(system.registry.asked)
+        hold = Hold()
+        before = len(system.registry.asked)
         if asked == "registry":
             system.registry.hangs = True
         else:
@@ -269,7 +270,8 @@ async def test_any_task_of_a_request_releases_its_slot() -> None:
 
 async def test_fewer_are_worked_on_while_others_call() -> None:
     slots = RequestSlots(Instant(), at_once=3, at_once_shared=1)
-    alice, bob = [await slots.take("alice") for _ in range(3)], await slots.take("bob")
+    alice = [await slots.take("alice") for _ in range(3)]
+    bob = await slots.take("bob")
     waiting = [asyncio.create_task(slots.take("alice")) for _ in range(2)]
     for slot in alice:
         await asyncio.sleep(0)

@@ -47,7 +47,8 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("made")
-    backup, old = a_backup(folder).read_bytes(), a_state(folder / "old", "old").state_dir
+    backup = a_backup(folder).read_bytes()
+    old = a_state(folder / "old", "old").state_dir
     return Made(backup, contents(folder / "state of kept"), old)
 
 
@@ -169,7 +170,9 @@ def added(
 ) -> Corruption:
     """Prepend a member."""
     member = tarfile.TarInfo(name)
-    member.type, member.linkname, member.pax_headers = kind, "/etc/passwd", headers or {}
+    member.type = kind
+    member.linkname = "/etc/passwd"
+    member.pax_headers = headers or {}
     return lambda backup: archived(backup, {}, member)
 
 
@@ -234,7 +237,9 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is undone after the first rename, so an error there is equivalent to a kill."""
-    old, found, left = contents(made.old), Counter[str](), [0]
+    old = contents(made.old)
+    found = Counter[str]()
+    left = [0]
     rename = Path.rename
 
     def fail_at_step(path: Path, target: Path) -> Path:
@@ -283,4 +288,5 @@ def test_command_reports_the_restored_backup(config: Config, made: Made, tmp_pat
     assert "restored the backup of 2026-05-04T10:30:00Z" in done.stdout
     assert f"replaced files are in {config.state_dir}/replaced-" in done.stdout
     nothing = command(config, "restore", "--force", f"{path}.gone")
-    assert (nothing.exit_code, nothing.stderr.count("\n")) == (1, 1)
+    assert nothing.exit_code == 1
+    assert nothing.stderr.count("\n") == 1

@@ -19,7 +19,8 @@ class Changes:
     """Counts transactions and rows changed."""
 
     def __init__(self, system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.most, self.transactions = 0, 0
+        self.most = 0
+        self.transactions = 0
         run = Store.run_then
 
         async def counted(store: Store, then: Any, transaction: Any, *args: Any) -> Any:
@@ -42,13 +43,16 @@ async def add_sessions(system: System, count: int, ended_ms: int, players: int =
         " external_id, nano_cpus, memory_bytes, created_ms, ended_ms, player_count)"
         " SELECT 'alice', ?2 || n, ?2 || n, 'exited', 'game', 'v1', 'local', '{}', '', 1, 1, 0,"
         " ?2, ?3 FROM n",
-        *(count, ended_ms, players),
+        count,
+        ended_ms,
+        players,
     )
     await system.rows(
         "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?1)"
         " INSERT INTO player(account, session, player) SELECT 'alice', id, n FROM session, n"
         " WHERE ended_ms = ?2 AND n <= player_count",
-        *(players, ended_ms),
+        players,
+        ended_ms,
     )
 
 
@@ -85,7 +89,8 @@ async def test_removes_ended_tokens_in_portions_children_first(
         " INSERT INTO token(id, account, name, secret_hash, scopes, parent, created_ms, expire_ms)"
         " SELECT n, 'alice', n, x'', '[]', CASE n % 7 WHEN 0 THEN ? ELSE n - n % 7 END, 0, 3"
         " FROM n WHERE n >= 7",
-        *(2 * PORTION, maker),
+        2 * PORTION,
+        maker,
     )
     changes = Changes(system, monkeypatch)
     await system.control_plane.store.run_in_portions(tokens.remove_ended, 0.005)
@@ -153,7 +158,8 @@ async def test_account_under_removal_is_gone_for_all_and_its_name_free(broken_of
         assert_error(await broken_off.call("GET", path), 401)
     body = {"account": "alice", "name": "new", "scopes": []}
     assert_error(await broken_off.call("POST", "/operator/token", json=body), 404)
-    path, body = "/operator/account", {"name": "alice"}
+    path = "/operator/account"
+    body = {"name": "alice"}
     made = (await broken_off.call("POST", path, json=body)).expect(201)
     assert await broken_off.read("/session?all=1", token=made.json["token"]) == {"sessions": []}
     assert_error(await broken_off.call("GET", "/session"), 401)

@@ -22,7 +22,8 @@ from tests.controlplane.hostile_strings import STRINGS
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System
 
-COUNT, SEED = os.environ.get("COUNT", "200"), os.environ.get("SEED", "20261121")
+COUNT = os.environ.get("COUNT", "200")
+SEED = os.environ.get("SEED", "20261121")
 """Examples of each call in each phase, and the seed of their generator."""
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")

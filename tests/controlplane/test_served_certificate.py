@@ -56,7 +56,8 @@ async def system(tmp_path: Path, files: Files) -> AsyncIterator[Tls]:
 
 async def _connected(system: System) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
     client = ssl.create_default_context()
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
     reader, writer = await asyncio.open_connection("127.0.0.1", system.port, ssl=client)
     return reader, writer, writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 

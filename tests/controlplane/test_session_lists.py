@@ -93,7 +93,11 @@ def test_a_list_looks_at_no_rows_but_those_that_an_index_finds(
 
 
 @pytest.mark.parametrize(
-    "fields", [*(fields for fields, _ in FILTERS), {"labels": {"a": "b", "c": "d"}}]
+    "fields",
+    [
+        *(fields for fields, _ in FILTERS),
+        {"labels": {"a": "b", "c": "d"}},
+    ],
 )
 def test_list_with_ended_ones_looks_at_account_rows(db: Database, fields: dict[str, Any]) -> None:
     wanted = SessionFilter("alice", ended_too=True, **fields)
@@ -178,7 +182,8 @@ def _cases(draw: st.DrawFn) -> tuple[list[_Row], SessionFilter]:
 
 
 def _belongs(wanted: SessionFilter, new: dict[str, Any], more: dict[str, Any]) -> bool:
-    low, high = wanted.more_players_than, wanted.fewer_players_than
+    low = wanted.more_players_than
+    high = wanted.fewer_players_than
     return (
         new["account"] == wanted.account
         and (wanted.ended_too or more["ended_ms"] is None)
@@ -222,7 +227,8 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
 
     async def found(*names: str) -> None:
         kept, in_rows = await store.run(lambda db: (_kept_labels(db), _labels_of_rows(db)))
-        assert (kept, {session_id for *_, session_id in kept}) == (in_rows, set(names))
+        assert kept == in_rows
+        assert {session_id for *_, session_id in kept} == set(names)
 
     for session_id in ("a", "b", "c", "d"):
         await store.run(reserve, new_session(session_id, labels={"mode": "duel"}))
@@ -306,7 +312,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int) -> None:
-    chance, names = random.Random(seed), [f"p{number}" for number in range(12)]
+    chance = random.Random(seed)
+    names = [f"p{number}" for number in range(12)]
     ids = [f"s{number}" for number in range(6)]
 
     async def end(session_id: str) -> None:
@@ -314,7 +321,8 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
         await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
 
     async def one() -> None:
-        session_id, some = chance.choice(ids), chance.choices(names, k=chance.randint(1, 5))
+        session_id = chance.choice(ids)
+        some = chance.choices(names, k=chance.randint(1, 5))
         actions: list[Callable[[], Awaitable[object]]] = [
             lambda: end(session_id),
             lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
@@ -380,7 +388,8 @@ async def test_a_list_in_portions_is_the_whole_list(many: System) -> None:
 async def test_a_list_that_fails_midway_is_broken_off(
     many: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = many.control_plane.store.read, itertools.count()
+    real = many.control_plane.store.read
+    asked = itertools.count()
 
     async def failing(*args: Any) -> Any:
         if next(asked) == fails_at:
@@ -390,6 +399,7 @@ async def test_a_list_that_fails_midway_is_broken_off(
     monkeypatch.setattr(many.control_plane.store, "read", failing)
     fails_at = 0
     assert_error(await many.call("GET", "/session?all=1"), 503)
-    fails_at, asked = 3, itertools.count()
+    fails_at = 3
+    asked = itertools.count()
     with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
         await many.call("GET", "/session?all=1")

@@ -11,7 +11,8 @@ from tiltyard.contract import ErrorReason
 
 CAUSE = "cannot start: bind source path does not exist"
 BROKEN = refusing("ENGINE_ERROR", CAUSE)
-GAME, OTHER = ("alice", "game"), ("bob", "game")
+GAME = ("alice", "game")
+OTHER = ("bob", "game")
 ERROR = AgentRefusedError(ErrorReason.ENGINE_ERROR, CAUSE)
 
 
@@ -37,18 +38,23 @@ async def test_a_start_that_every_host_fails_names_the_reason(system: Scraped) -
     assert scrape.sum("start_failures_total", reason="engine_error") == 2
     query = "/operator/placement?account=alice&image=game&location=local"
     for host in (await system.read(query))["hosts"]:
-        assert (host["rank"], host["failure"]["cause"]) == (1, CAUSE)
+        assert host["rank"] == 1
+        assert host["failure"]["cause"] == CAUSE
     for listed in (await system.read("/operator/agent"))["agents"]:
         (failure,) = listed["startFailures"]
         assert (failure["account"], failure["image"]) == GAME
-        assert (failure["reason"], failure["cause"]) == ("engine_error", CAUSE)
+        assert failure["reason"] == "engine_error"
+        assert failure["cause"] == CAUSE
         assert failure["failures"] == listed["startFailureCount"] == 1
         assert failure["avoidedUntil"] == failure["failed"] + FIRST_PAUSE * 1000
 
 
 @pytest.mark.parametrize(
     ("reason", "details"),
-    [("NOT_ALLOWED", "this host's policy forbids it"), ("NO_CAPACITY", "no host has capacity")],
+    [
+        ("NOT_ALLOWED", "this host's policy forbids it"),
+        ("NO_CAPACITY", "no host has capacity"),
+    ],
 )
 async def test_a_refusal_is_named_and_avoids_no_host(
     system: System, reason: str, details: str
@@ -65,7 +71,8 @@ async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
     broken, whole = system.agents
     await system.make_application(account="bob")
     assert [(await system.start()).status for _ in range(3)] == [201] * 3
-    assert (len(broken.started), len(whole.started)) == (1, 3)
+    assert len(broken.started) == 1
+    assert len(whole.started) == 3
     assert (await system.read("/operator/agent/a0"))["state"] == "ready"
     broken.before_start = None
     assert (await system.start(account="bob")).status == 201
@@ -96,7 +103,8 @@ async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(system: Sy
 
 
 def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success_or_a_long_pause() -> None:
-    failures, now = StartFailures(), 0.0
+    failures = StartFailures()
+    now = 0.0
     pauses = []
     for _ in range(9):
         failures.note(GAME, ERROR, now, 0)

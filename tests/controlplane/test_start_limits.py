@@ -15,7 +15,9 @@ from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
 
 CALLERS = 50
-RATE, BURST, WAIT = 0.5, 7, 2  # A start every two seconds, and seven at once
+RATE = 0.5  # A start every two seconds
+BURST = 7  # Starts at once
+WAIT = 2  # Seconds until the next start
 
 
 async def _race(system: System, ids: Iterable[str | None] = (None,) * CALLERS) -> list[Answer]:
@@ -98,7 +100,8 @@ async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
         before = cycled(None, hang, None, *map(refusing, reasons), None)
         after = cycled(None, refusing("ENGINE_TIMEOUT"), None, hang)
         for agent in system.agents:
-            agent.before_start, agent.after_start = before, after
+            agent.before_start = before
+            agent.after_start = after
         statuses = Counter[int]()
         for _ in range(3):
             answers = await _race(system)

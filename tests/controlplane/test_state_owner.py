@@ -27,7 +27,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def settings(folder: Path) -> Path:
-    state, file = folder / "state", folder / "controlplane.toml"
+    state = folder / "state"
+    file = folder / "controlplane.toml"
     state.mkdir(mode=0o700)
     os.chown(state, SERVICE, SERVICE)
     listen = {"api_listen": f"127.0.0.1:{free_port()}", "enrol_listen": "", "metrics_listen": ""}
@@ -110,12 +111,15 @@ def test_what_root_makes_and_reads_stays_the_services(settings: Path) -> None:
 
 def test_a_backup_is_roots_and_no_link_has_root_read_what_is_roots(settings: Path) -> None:
     _as_root(settings, "init")
-    state, vault = settings.parent / "state", settings.with_name("vault")
+    state = settings.parent / "state"
+    vault = settings.with_name("vault")
     vault.mkdir(mode=0o700)
     _as_root(settings, "backup", str(vault / "backup"))
     [made] = vault.iterdir()
-    assert (made.stat().st_uid, made.stat().st_mode & 0o777) == (0, 0o600)
-    key, secret = state / "ticket.key", vault / "secret"
+    assert made.stat().st_uid == 0
+    assert made.stat().st_mode & 0o777 == 0o600
+    key = state / "ticket.key"
+    secret = vault / "secret"
     key.rename(secret)
     key.symlink_to(secret)
     os.chown(key, SERVICE, SERVICE, follow_symlinks=False)
@@ -130,8 +134,12 @@ def test_root_is_root_again_afterwards_and_stays_it_for_a_folder_of_its_own(fold
     os.chown(folder, SERVICE, SERVICE)
     groups = os.getgroups()
     with pytest.raises(LookupError), as_owner_of(folder):
-        assert (os.geteuid(), os.getegid(), os.getgroups()) == (SERVICE, SERVICE, [SERVICE])
+        assert os.geteuid() == SERVICE
+        assert os.getegid() == SERVICE
+        assert os.getgroups() == [SERVICE]
         with as_owner_of(folder):
             assert os.geteuid() == SERVICE
         raise LookupError
-    assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, 0, groups)
+    assert os.geteuid() == 0
+    assert os.getegid() == 0
+    assert os.getgroups() == groups

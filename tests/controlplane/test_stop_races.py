@@ -18,7 +18,9 @@ from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold, held_before
 
-ROUNDS, AT_ONCE, DELETERS = 2000, 4, 4
+ROUNDS = 2000
+AT_ONCE = 4
+DELETERS = 4
 SMALL = {"cpu": 0.01, "ram": 8}
 ALICE = Caller("alice", "token", frozenset())
 
@@ -61,7 +63,8 @@ class Race:
     """DELETEs that are repeated until 204, and a concurrent POST of the same id."""
 
     def __init__(self, system: System) -> None:
-        self._starts, self._stops = system.control_plane.starts, system.control_plane.sessions
+        self._starts = system.control_plane.starts
+        self._stops = system.control_plane.sessions
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self.answers: Counter[str] = Counter()
 
@@ -104,7 +107,8 @@ async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None
         body = {"size": standbys}
         assert (await system.call("PUT", "/warm-pool/game/local", json=body)).status == 204
         await eventually(lambda: sum(len(a.standbys) for a in system.agents) == standbys)
-    race, random = Race(system), Random(1)
+    race = Race(system)
+    random = Random(1)
     await asyncio.gather(
         *(
             race.play(str(number), random.choices(range(200), k=DELETERS))
@@ -136,7 +140,13 @@ async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(
     assert not any(agent.started for agent in system.agents)
 
 
-@pytest.mark.parametrize(("image", "status"), [("game", 409), ("nothing", 404)])
+@pytest.mark.parametrize(
+    ("image", "status"),
+    [
+        ("game", 409),
+        ("nothing", 404),
+    ],
+)
 async def test_a_delete_waits_for_a_start_that_has_no_row_yet(
     system: System, gate: Hold, image: str, status: int
 ) -> None:

@@ -54,10 +54,13 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
         batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
         await asyncio.sleep(0)
     results = await asyncio.gather(*batch, return_exceptions=True)
-    assert [results[0], *map(type, results[1:3]), results[3]] == [
-        *("a", ConflictError, StoreError, "b")
-    ]
-    assert resolved == await _names(store) == ["a", "b"]
+    first, refused, twice, last = results
+    assert first == "a"
+    assert type(refused) is ConflictError
+    assert type(twice) is StoreError
+    assert last == "b"
+    assert resolved == ["a", "b"]
+    assert await _names(store) == ["a", "b"]
 
 
 async def test_waiting_transactions_share_one_commit(store: Store) -> None:
@@ -93,7 +96,8 @@ async def test_close_finishes_what_was_sent_and_leaves_one_file(tmp_path: Path) 
     read = asyncio.create_task(store.read(lambda _: "read"))
     await asyncio.sleep(0)
     await store.close()
-    assert (await written, await read) == ("last", "read")
+    assert await written == "last"
+    assert await read == "read"
     for ask in (store.run, store.read):
         with pytest.raises(StoreError, match="not open"):
             await ask(_all)
@@ -170,7 +174,8 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
 
 @pytest.mark.parametrize("queue", ["run", "look", "read"])
 async def test_every_queue_is_fair_between_accounts(store: Store, queue: str) -> None:
-    send, done = getattr(store, queue), list[str]()
+    send = getattr(store, queue)
+    done = list[str]()
 
     async def ask(account: str) -> None:
         queue_as(account)
@@ -181,7 +186,8 @@ async def test_every_queue_is_fair_between_accounts(store: Store, queue: str) ->
         asking += [asyncio.create_task(ask(account)) for account in ("bob", "carol", "bob")]
         await asyncio.sleep(0)
     await asyncio.gather(*asking)
-    assert (done[:6], len(done)) == (["alice", "bob", "carol", "alice", "bob", "alice"], 503)
+    assert done[:6] == ["alice", "bob", "carol", "alice", "bob", "alice"]
+    assert len(done) == 503
 
 
 async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:

@@ -73,7 +73,9 @@ def _lost(
 def test_f36_what_a_killed_process_acknowledged_is_in_its_database(
     tmp_path: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
-    path, acknowledged, first = tmp_path / NAME, set[int](), 0
+    path = tmp_path / NAME
+    acknowledged = set[int]()
+    first = 0
     kills = rounds(3, 100)
     for _ in range(kills):
         acknowledged.update(_killed(path, first, chance.randrange(1, TRANSACTIONS)))
@@ -91,7 +93,8 @@ def test_f36_what_was_acknowledged_before_a_power_cut_is_in_the_database(
     tmp_path: Path, disk_log: Path, rounds: Rounds, chance: Random, figure: Figure
 ) -> None:
     deeds = _logged(disk_log, tmp_path)
-    count, done = rounds(20, 500), 0
+    count = rounds(20, 500)
+    done = 0
     for folder, survives in (("none", power_cut.nothing), ("some", power_cut.by(chance))):
         at = chance.sample(range(len(deeds)), count)
         for lost in _lost(deeds, at, survives, tmp_path / folder):

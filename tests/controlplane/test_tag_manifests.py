@@ -34,7 +34,8 @@ def image_of(system: System, digest: str) -> str:
 async def assert_refused(system: System, status: int, why: str) -> None:
     """Check that the tag is not enabled, and why, and that the host received nothing."""
     assert why in assert_error(await system.enable_tag(), status).text
-    assert (await system.rows("SELECT * FROM tag"), system.agent.pulled) == ([], [])
+    assert await system.rows("SELECT * FROM tag") == []
+    assert system.agent.pulled == []
 
 
 async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: System) -> None:

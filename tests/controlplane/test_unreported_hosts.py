@@ -51,7 +51,8 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
 async def test_calls_wait_for_hosts_that_have_not_reported(system: System) -> None:
     await restart_without(system, system.agent)
     named, any_tag, tag, locations = await after_return(system.agent, *calls(system))
-    assert (named.status, any_tag.status) == (201, 201)
+    assert named.status == 201
+    assert any_tag.status == 201
     assert tag.json == {"exists": True}
     assert [place["id"] for place in locations.json["locations"]] == ["local"]
 
@@ -114,7 +115,14 @@ async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
     assert (await system.start()).status == 201
 
 
-@pytest.mark.parametrize(("room", "status"), [(1000, 201), (0, 420), (1000, 503)])
+@pytest.mark.parametrize(
+    ("room", "status"),
+    [
+        (1000, 201),
+        (0, 420),
+        (1000, 503),
+    ],
+)
 async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
     tmp_path: Path, room: int, status: int
 ) -> None:
@@ -122,7 +130,8 @@ async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
     async with System(tmp_path, agents=2, start_timeout=QUICK if status == 503 else 8.0) as system:
         full, other = system.agents
         await system.make_application()
-        full.host.free_sessions, other.host.free_sessions = 0, room
+        full.host.free_sessions = 0
+        other.host.free_sessions = room
         await restart_without(system, other)
         if status == 503:
             answer = await system.start(id="s")

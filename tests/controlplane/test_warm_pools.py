@@ -58,14 +58,18 @@ def shares(system: System) -> list[int]:
 async def test_pool_is_kept_once_it_is_set_and_follows_its_application(system: System) -> None:
     await keep(system, claimSignal="SIGUSR1")
     (order,) = system.agent.orders
-    assert (order.size, order.claim_signal) == (3, "SIGUSR1")
+    assert order.size == 3
+    assert order.claim_signal == "SIGUSR1"
     assert dict(order.spec.env) == {"MODE": "warm"}
-    assert (order.spec.identity.account, order.spec.identity.tag) == ("alice", "v1")
-    assert (len(order.spec.ports), order.spec.restart) == (2, False)
+    assert order.spec.identity.account == "alice"
+    assert order.spec.identity.tag == "v1"
+    assert len(order.spec.ports) == 2
+    assert order.spec.restart is False
     assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
     await eventually(lambda: len(system.agent.orders) == 2)
     order = system.agent.orders[-1]
-    assert (order.size, order.spec.disk_bytes) == (3, 100 * 2**20)
+    assert order.size == 3
+    assert order.spec.disk_bytes == 100 * 2**20
     assert order.spec.limits.nano_cpus == 2 * 10**9
 
 
@@ -75,7 +79,8 @@ async def test_standbys_are_not_sessions(system: System) -> None:
         assert await system.read(f"/session{query}") == {"sessions": []}
     assert await system.rows("SELECT 1 FROM session") == []
     shown = await system.read(f"/operator/agent/{system.agent.name}")
-    assert (shown["sessions"], shown["unclaimedCount"]) == (0, 0)
+    assert shown["sessions"] == 0
+    assert shown["unclaimedCount"] == 0
     [(pool_id,)] = await system.rows("SELECT id FROM warm_pool")
     kept = {"id": pool_id, "account": "alice", "image": "game", "location": "local"}
     assert shown["warmPools"] == [kept | {"size": 3, "standbys": 3, "ready": 3}]
@@ -166,14 +171,16 @@ async def test_pool_unknown_to_the_database_is_removed(system: System) -> None:
     far = old.revision + 10**15
     order = agent_pb2.SetWarmPoolRequest()
     order.CopyFrom(old)
-    order.pool_id, order.revision = unknown, far
+    order.pool_id = unknown
+    order.revision = far
     system.agent.pools[unknown] = order
     system.agent.fill(unknown)
     # And the database is older than the last order for its own pool.
     old.revision = far
     await system.serve()
     await eventually(lambda: len(system.agent.standbys) == 3)
-    assert (system.agent.pools[unknown].size, system.agent.pools[unknown].revision) == (0, far + 1)
+    assert system.agent.pools[unknown].size == 0
+    assert system.agent.pools[unknown].revision == far + 1
     await becomes_ready(system, 3)
     await put(system, size=5)
     await becomes_ready(system, 5)
@@ -294,14 +301,18 @@ async def test_claimed_standby_is_a_session_and_ready_at_once(system: System) ->
     assert answer.headers["Preference-Applied"] == "wait=ready"
     (claim,) = system.agent.claimed
     assert claim.internal_id in before
-    assert (claim.identity.session_id, claim.identity.external_id) == ("match", "lobby")
-    assert (dict(claim.identity.labels), claim.ttl.seconds) == ({"mode": "ffa"}, 7200)
+    assert claim.identity.session_id == "match"
+    assert claim.identity.external_id == "lobby"
+    assert dict(claim.identity.labels) == {"mode": "ffa"}
+    assert claim.ttl.seconds == 7200
     assert not claim.again
     ignored = ("env", "args", "labels", "restart", "version")
     assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
     assert len(claim.identity.ticket) == 40
     shown = await system.read("/session/match")
-    assert (shown["id"], shown["tag"], shown["status"]) == ("match", "v1", "running")
+    assert shown["id"] == "match"
+    assert shown["tag"] == "v1"
+    assert shown["status"] == "running"
     assert json.loads(shown["labels"]["tags"]) == {"mode": "ffa"}
     assert json.loads(shown["labels"]["env"]) == {"TILTYARD_SESSION_ID": "match"}
     assert shown["players"] == {"joined": [], "joinedCount": 0}
@@ -346,7 +357,8 @@ async def test_standby_with_a_taken_id_is_skipped(system: System) -> None:
     sent = {"container": 7777, "host": 20500, "type": "udp"}
     assert (await system.start(id=standby.internal_id, ports=[sent])).status == 201
     assert (await system.start(id="x")).status == 201
-    assert (system.agent.claimed, len(system.agent.started)) == ([], 2)
+    assert system.agent.claimed == []
+    assert len(system.agent.started) == 2
 
 
 async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
@@ -358,7 +370,8 @@ async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
 
     refused = refuse_claims(system, most=1, after=report)
     assert (await system.start(id="x")).status == 201
-    assert (system.agent.claimed, len(system.agent.started)) == ([], 1)
+    assert system.agent.claimed == []
+    assert len(system.agent.started) == 1
     assert (await system.start(id="y")).status == 201
     assert [claim.internal_id for claim in system.agent.claimed] == refused
 
@@ -437,7 +450,9 @@ async def test_refused_claim_marked_for_stop_is_not_replaced(system: System) -> 
     mark = "UPDATE session SET stop_requested_ms=1"
     refused = refuse_claims(system, after=lambda _: system.rows(mark))
     assert_error(await system.start(id="x"), 409)
-    assert (len(refused), system.agent.claimed, system.agent.started) == (1, [], [])
+    assert len(refused) == 1
+    assert system.agent.claimed == []
+    assert system.agent.started == []
     assert await system.rows("SELECT 1 FROM session") == []
     await system.nothing_is_left()
     assert system.agent.stopped == []
@@ -469,7 +484,8 @@ async def test_two_hosts_that_do_not_answer_a_claim_make_a_cold_start(tmp_path: 
             agent.pools.clear()  # nothing is refilled
             agent.before_claim = dies
         assert (await system.start(id="x")).status == 201
-        assert (len(asked), sum(len(agent.started) for agent in system.agents)) == (2, 1)
+        assert len(asked) == 2
+        assert sum(len(agent.started) for agent in system.agents) == 1
 
 
 # ---- ids
@@ -479,7 +495,8 @@ async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await keep(system, size=1)
-    reported, answered = asyncio.Event(), asyncio.Event()
+    reported = asyncio.Event()
+    answered = asyncio.Event()
     write = Reports.write
 
     async def late(reports: Reports, agent: str, sessions: Any, *args: Any) -> Evaluation:
@@ -552,10 +569,14 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     await system.serve()
     await eventually(lambda: bool(system.agent.claimed))
     (replayed,) = system.agent.claimed
-    assert (replayed.internal_id, replayed.again) == (internal_id, True)
-    assert (replayed.ttl.seconds, replayed.request_json) == (7200, '{"version": "v0"}')
-    assert (replayed.identity.session_id, replayed.identity.external_id) == ("match", "lobby")
-    assert (dict(replayed.identity.labels), len(replayed.identity.ticket)) == ({"mode": "ffa"}, 40)
+    assert replayed.internal_id == internal_id
+    assert replayed.again is True
+    assert replayed.ttl.seconds == 7200
+    assert replayed.request_json == '{"version": "v0"}'
+    assert replayed.identity.session_id == "match"
+    assert replayed.identity.external_id == "lobby"
+    assert dict(replayed.identity.labels) == {"mode": "ffa"}
+    assert len(replayed.identity.ticket) == 40
     assert [session.internal_id for session in system.agent.live] == [internal_id]
     assert await system.rows("SELECT 1 FROM unanswered") == []
     assert (await system.start(id="x")).status == 201

@@ -48,6 +48,7 @@ def test_sigterm_saves_and_ends_with_zero_with_or_without_a_reader(
             game.kill()
         log = game.stdout.readlines()
     saved = json.loads((tmp_path / "save.json").read_text())
-    assert (saved["session"], saved["lines"]) == ('a "quoted" \\ id', len(log))
+    assert saved["session"] == 'a "quoted" \\ id'
+    assert saved["lines"] == len(log)
     assert not reads or log[-1].endswith(b" SIGTERM: saving\n")
     assert [path.name for path in tmp_path.iterdir()] == ["save.json"]

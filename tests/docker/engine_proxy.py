@@ -57,7 +57,9 @@ class EngineProxy(ServingThread):
 
     def heal(self) -> None:
         """End all faults, and disconnect stalled streams."""
-        silent, self._cut, self._silent = self._silent, _NEVER, _NEVER
+        silent = self._silent
+        self._cut = _NEVER
+        self._silent = _NEVER
         self._loop.call_soon_threadsafe(self._hang_up, silent)
 
     def count(self, pattern: str) -> int:

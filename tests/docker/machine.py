@@ -262,7 +262,8 @@ class Agent(AgentProcess):
         assert self.processes() == before
         for session in sessions:
             found = self.session(session)
-            assert (found.state, found.restart_count) == (pb.STATE_RUNNING, 0)
+            assert found.state == pb.STATE_RUNNING
+            assert found.restart_count == 0
         self.assert_ports_agree(*sessions)
 
     def assert_ports_agree(self, *sessions: pb.Session) -> None:

@@ -64,7 +64,8 @@ class SteadyPlayer:
 
     def seen_as(self, session: pb.Session) -> str:
         """The player's address as the session sees it for a datagram sent from now on."""
-        after, session_id = self.sent, session.internal_id
+        after = self.sent
+        session_id = session.internal_id
         found: list[str] = []
 
         def answered() -> bool:

@@ -14,7 +14,8 @@ from tests.support.deployment import APPLICATION
 from tests.support.harness import ControlPlaneProcess
 
 CALLERS = 8
-SHORT_LIVES, REPEATS = 0.1, 0.3  # Shares of starts: with a lifetime; of an id that was asked for
+SHORT_LIVES = 0.1  # Share of starts with a lifetime
+REPEATS = 0.3  # Share of starts with an id that was requested before
 
 
 @dataclass
@@ -64,7 +65,8 @@ class RandomCalls:
     @contextmanager
     def under_way(self) -> Iterator[Callable[[Side, str], None]]:
         """Give what submits a call; at most two for each caller wait or are under way."""
-        slots, calls = threading.Semaphore(2 * CALLERS), list[Future[None]]()
+        slots = threading.Semaphore(2 * CALLERS)
+        calls = list[Future[None]]()
         with ThreadPoolExecutor(CALLERS) as callers:
 
             def submit(side: Side, operation: str) -> None:
@@ -84,7 +86,8 @@ class RandomCalls:
             return "start", self._chance.choice(again), {}
         if operation in {"begin", "start"} or not known:
             self._number += 1
-            session_id, lives_short = f"match-{self._number}", self._chance.random() < SHORT_LIVES
+            session_id = f"match-{self._number}"
+            lives_short = self._chance.random() < SHORT_LIVES
             side.sessions[session_id] = Known(may_end=lives_short)
             return "start", session_id, {"ttl": "0h1m"} if lives_short else {}
         session_id = self._chance.choice(known)

@@ -51,7 +51,8 @@ class Served:
 
     def until(self, session_id: str, *statuses: str, patience: float = 0.0) -> None:
         """Wait until a session has one of these statuses."""
-        what, patience = f"{session_id} is {' or '.join(statuses)}", patience or self.patience
+        what = f"{session_id} is {' or '.join(statuses)}"
+        patience = patience or self.patience
         eventually(lambda: self.status(session_id) in statuses, what, patience=patience)
 
     def report(self, session_id: str) -> dict[str, Any]:

@@ -158,7 +158,9 @@ async def test_fetches_whole_container_and_single_link(
     assert {b"./make", b"./tree", b"./tree/file"} < {entry.name for entry in whole}
     for path in ("/tree/root", "/tree/root/", "/tree/root/.", "/tree/../tree/root//"):
         [link] = read(await fetched(artifacts, container, path))
-        assert (link.name, link.kind, link.link) == (b"root", tarfile.SYMTYPE, b"/")
+        assert link.name == b"root"
+        assert link.kind == tarfile.SYMTYPE
+        assert link.link == b"/"
 
 
 def paths_out(canary: str) -> list[str]:
@@ -181,7 +183,8 @@ def paths_out(canary: str) -> list[str]:
 async def test_no_path_leads_to_a_file_of_the_host(
     artifacts: Artifacts, make: MakeTree, tmp_path: Path
 ) -> None:
-    canary, secret = tmp_path / "canary", uuid.uuid4().hex.encode()
+    canary = tmp_path / "canary"
+    secret = uuid.uuid4().hex.encode()
     canary.write_bytes(secret)
     container = make("links", canary)
     shadow = await asyncio.to_thread(Path("/etc/shadow").read_bytes)
@@ -229,7 +232,9 @@ async def test_stalled_reader_does_not_delay_removal(
 ) -> None:
     container = make("none")
     assert container.put_archive("/tree", tar_of([Entry(b"noise", content=NOISE)]))
-    packed, sent, goes_on = bytearray(), asyncio.Event(), asyncio.Event()
+    packed = bytearray()
+    sent = asyncio.Event()
+    goes_on = asyncio.Event()
 
     async def send(chunk: bytes) -> None:
         packed.extend(chunk)
@@ -252,7 +257,8 @@ async def test_stalled_reader_does_not_delay_removal(
 async def test_f10_an_archive_that_hangs_harms_only_its_container(
     engine: CountingEngine, records: Records, make: MakeTree, docker_engine: Path
 ) -> None:
-    hung, sound = make("none"), make("none")
+    hung = make("none")
+    sound = make("none")
     for container, content in ((hung, NOISE), (sound, b"quiet")):
         assert container.put_archive("/tree", tar_of([Entry(b"noise", content=content)]))
     artifacts = a_few(engine, records, pack=10.0)
@@ -290,7 +296,8 @@ def ended(stack: Stack) -> tuple[str, Any]:
 
 
 def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
-    client, (session, container) = stack.client, ended
+    client = stack.client
+    (session, container) = ended
     tree = [
         folder(b"tree"),
         Entry(b"tree/setuid", content=b"x", mode=0o4755),
@@ -302,7 +309,8 @@ def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
     assert answer.headers["content-type"] == "application/x-tar"
     assert "content-encoding" not in answer.headers
     [_, setuid] = read(gzip.decompress(answer.body))
-    assert (setuid.name, setuid.mode) == (b"tree/setuid", 0o755)
+    assert setuid.name == b"tree/setuid"
+    assert setuid.mode == 0o755
 
     for path in ("/data/none", "/data/fifo", "/data/tree/setuid/x", "/" + "x" * 256):
         body = client.get("/artifacts", session=session, path=path).expect(404).json()
@@ -318,7 +326,9 @@ def test_error_answers(stack: Stack, ended: tuple[str, Any]) -> None:
 def test_no_room_is_a_503_and_sigkill_leaves_no_spool(
     stack: Stack, ended: tuple[str, Any]
 ) -> None:
-    agent, client, (session, container) = stack.agent, stack.client, ended
+    agent = stack.agent
+    client = stack.client
+    (session, container) = ended
     assert container.put_archive("/data", tar_of([Entry(b"noise", content=NOISE)]))
     with client.stream("/artifacts", session=session, path="/data/noise", timeout=30):
         refused = client.get("/artifacts", session=session, path="/data/noise").expect(503)

@@ -79,12 +79,15 @@ def while_it_restarts(agent: KilledAgent, step: str) -> None:
     assert restarted not in {0, session.pid}
     agent.come_back()
     found = agent.until(session, pb.STATE_RUNNING)
-    assert (found.pid, found.restart_count) == (restarted, 1)
+    assert found.pid == restarted
+    assert found.restart_count == 1
     agent.end(session)
     agent.come_back()
     found = agent.until_sealed(session)
-    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
-    assert (found.restart_count, agent.processes()[session.internal_id]) == (1, 0)
+    assert found.state == pb.STATE_EXITED
+    assert found.end_reason == pb.END_REASON_STOPPED
+    assert found.restart_count == 1
+    assert agent.processes()[session.internal_id] == 0
     assert len(agent.report(session).failed_runs) == 1
     agent.discard(session)
 
@@ -98,13 +101,16 @@ def while_it_stops(agent: KilledAgent, step: str) -> None:
     agent.await_kill(step)
     agent.come_back()
     found = agent.until_sealed(session)
-    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
-    assert (found.restart_count, agent.processes()[session.internal_id]) == (0, 0)
+    assert found.state == pb.STATE_EXITED
+    assert found.end_reason == pb.END_REASON_STOPPED
+    assert found.restart_count == 0
+    assert agent.processes()[session.internal_id] == 0
     lines = agent.log(session)
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
     assert lines[-1].text == "SIGTERM: saving"
     report = agent.report(session)
-    assert (report.end_reason, report.exit_code) == (pb.END_REASON_STOPPED, 0)
+    assert report.end_reason == pb.END_REASON_STOPPED
+    assert report.exit_code == 0
     agent.discard(session)
 
 
@@ -132,7 +138,8 @@ def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
     agent.await_kill(step)
     agent.come_back()
     again = agent.claim(standby, "m1", again=True)
-    assert (again.pid, again.identity.session_id) == (standby.pid, "m1")
+    assert again.pid == standby.pid
+    assert again.identity.session_id == "m1"
     assert seen_by(again)["id"] == "m1"
     refused = next(agent.claiming(standby, "m2", again=True))
     assert reason_of(refused) == "STANDBY_NOT_CLAIMABLE"
@@ -242,9 +249,11 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
 ) -> None:
     with KilledAgent(machine, ports=3) as agent:
         session = agent.play("--crash-after", "0.3", restart=True)
-        counts, up = [0], 0.0
+        counts = [0]
+        up = 0.0
         for _ in range(rounds(3, 66)):
-            begin, lives = time.monotonic(), chance.uniform(*KILLED_AFTER)
+            begin = time.monotonic()
+            lives = chance.uniform(*KILLED_AFTER)
             while time.monotonic() < begin + lives:
                 counts.append(agent.session(session).restart_count)
                 time.sleep(0.02)
@@ -255,7 +264,8 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
         assert counts[-1] >= _restarts_within(up / 2)
         agent.end(session)
         found = agent.until_sealed(session)
-        assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+        assert found.state == pb.STATE_EXITED
+        assert found.end_reason == pb.END_REASON_STOPPED
         assert agent.processes()[session.internal_id] == 0
         runs = agent.report(session).failed_runs
         assert len(runs) - found.restart_count in {0, 1}  # stopped in a run or before one
@@ -309,7 +319,8 @@ def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games
         assert ends(agent.process.pid, signal.SIGTERM, LONGEST_STOP)
         assert agent.process.returncode == 0
         answer = stopping.result(PATIENCE).session
-        assert (answer.state, answer.exit_code) == (pb.STATE_EXITED, 137)
+        assert answer.state == pb.STATE_EXITED
+        assert answer.exit_code == 137
         with or_else(grpc.StatusCode.UNAVAILABLE):
             list(following)
         agent.come_back()

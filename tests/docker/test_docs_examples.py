@@ -34,7 +34,8 @@ class Shell:
     """A shell in a clone of the repository, next to a running deployment."""
 
     def __init__(self, stack: Stack, docker_engine: Path, folder: Path) -> None:
-        client, registry = stack.client, stack.image.address
+        client = stack.client
+        registry = stack.image.address
         self.folder = folder
         no_cache = shutil.ignore_patterns("__pycache__")  # to which other tests write
         shutil.copytree(EXAMPLES, folder / "docs" / "examples", ignore=no_cache)
@@ -151,7 +152,9 @@ def test_a_warm_pool_is_kept_and_removed(stack: Stack, shell: Shell) -> None:
     printed = shell.example("warm_pool.sh", GAME, REGION, "2")
     assert printed == f"2 standbys of {GAME} are ready in {REGION}\n"
     [pool] = stack.client.get("/warm-pool").expect(200).json()["warmPools"]
-    assert (pool["image"], pool["size"], pool["ready"]) == (GAME, 2, 2)
+    assert pool["image"] == GAME
+    assert pool["size"] == 2
+    assert pool["ready"] == 2
     assert shell.example("warm_pool.sh", GAME, REGION, "0") == ""
     assert stack.client.get("/warm-pool").expect(200).json() == {"warmPools": []}
     eventually(

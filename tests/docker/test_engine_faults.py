@@ -85,7 +85,8 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(
 
 
 def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) -> None:
-    session, asked = agent.play(ttl=2), an_id()
+    session = agent.play(ttl=2)
+    asked = an_id()
     process = agent.processes()[session.internal_id]
     with agent.machine.engine.hanging():
         over = time.monotonic() + seconds
@@ -137,7 +138,8 @@ def _locked(machine: Machine, container: str) -> Iterator[None]:
 
 def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent:
-        session, other = agent.play(), agent.play()
+        session = agent.play()
+        other = agent.play()
         process = agent.processes()[session.internal_id]
         shim = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
         _kill(shim)
@@ -151,7 +153,8 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
 @pytest.mark.slow
 def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Machine) -> None:
     with Agent(machine, ports=4) as agent:
-        session, ending = agent.play(), agent.play()
+        session = agent.play()
+        ending = agent.play()
         before = agent.processes()
         with Player(machine, port_of(session)) as player:
             player.seen_as(session)

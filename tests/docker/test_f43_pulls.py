@@ -340,7 +340,8 @@ async def test_f43_a_disk_that_fills_up_in_mid_pull(
         big = proxy.push("f43/big", more=[content])
         small = pushed(proxy, "small")
         async with puller(small_engine) as host:
-            empty, images = host.kept(), host.images()
+            empty = host.kept()
+            images = host.images()
             with pytest.raises(DiskFullError, match="no space left on device"):
                 await pull(images, big)
             await host.until_kept(empty)

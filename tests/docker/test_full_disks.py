@@ -32,7 +32,8 @@ SILENT = ("--lines-per-second", "0")  # Without output: an engine without space 
 @contextmanager
 def full(disk: Path) -> Iterator[None]:
     """Fill a disk, and any block that becomes free meanwhile."""
-    filler, over = disk / "filler", threading.Event()
+    filler = disk / "filler"
+    over = threading.Event()
 
     def fill() -> None:
         with filler.open("ab", buffering=0) as file:
@@ -146,7 +147,8 @@ def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturb
         with agent:
             process = agent.process.pid
             for _ in range(rounds(1, 5)):
-                plays, stopped = agent.play(), agent.play()
+                plays = agent.play()
+                stopped = agent.play()
                 due = agent.play(ttl=15)
                 with Player(machine, port_of(plays)) as player, fault(disk):
                     before = set(containers(agent))

@@ -125,7 +125,8 @@ def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
     assert status["Uid"].split()[0] == "0"
     for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(status[kind], 16) == 0
-    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert status["NoNewPrivs"] == "1"
+    assert status["Seccomp"] == "2"
     refused = [line for line in seen["attempt"] if re.search("not permitted|denied", line)]
     assert refused == seen["attempt"]
     assert len(refused) == 14
@@ -136,11 +137,26 @@ def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
 def test_container_sees_only_its_own_folder(prison: Prison) -> None:
     other = prison.held()
     session = prison.held(
-        *("list", "/run/tiltyard", "list", "/run", "list", "/proc", "list", "/"),
-        *("show", "/run/tiltyard/session.json"),
-        *("show", "/proc/self/mountinfo", "show", "/proc/self/cgroup"),
-        *("write", "/run/tiltyard/new", "write", "/run/tiltyard/session.json"),
-        *("write", "/proc/sys/kernel/hostname"),
+        "list",
+        "/run/tiltyard",
+        "list",
+        "/run",
+        "list",
+        "/proc",
+        "list",
+        "/",
+        "show",
+        "/run/tiltyard/session.json",
+        "show",
+        "/proc/self/mountinfo",
+        "show",
+        "/proc/self/cgroup",
+        "write",
+        "/run/tiltyard/new",
+        "write",
+        "/run/tiltyard/session.json",
+        "write",
+        "/proc/sys/kernel/hostname",
     )
     seen = prison.observed(session)
     assert seen["list /run"] == ["40755 tiltyard"]
@@ -154,7 +170,8 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
     processes = [line for line in seen["list /proc"] if line.split()[1].isdigit()]
     assert len(processes) == 2  # init and itself
     assert {line.rpartition(":")[2] for line in seen["show /proc/self/cgroup"]} == {"/"}
-    mounted, groups = {}, set()
+    mounted = {}
+    groups = set()
     for line in seen["show /proc/self/mountinfo"]:
         _, _, _, source, target, options, *_ = line.split()
         if line.partition(" - ")[2].startswith("cgroup"):
@@ -215,7 +232,8 @@ def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(
         assert int(current.read_text()) <= PIDS_LIMIT
         agent.end(session)
         ended = agent.session(session)
-        assert (ended.state, ended.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+        assert ended.state == pb.STATE_EXITED
+        assert ended.end_reason == pb.END_REASON_STOPPED
         eventually(lambda: _count(current) == 0, "all have ended")
 
 
@@ -256,14 +274,20 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     assert "Health" not in container.attrs["State"]
     prison.agent.end(session)
     ended = prison.agent.session(session)
-    assert (ended.exit_code, ended.end_reason) == (143, pb.END_REASON_STOPPED)
+    assert ended.exit_code == 143
+    assert ended.end_reason == pb.END_REASON_STOPPED
 
 
 def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     volumes = prison.agent.machine.client.volumes
     assert volumes.list() == []
     session = prison.held(
-        *("list", "/data", "write", "/data/mark", "exit", "3"),
+        "list",
+        "/data",
+        "write",
+        "/data/mark",
+        "exit",
+        "3",
         image=prison.build(Volumes={"/data": {}}),
         restart=True,
     )

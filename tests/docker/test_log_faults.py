@@ -59,7 +59,11 @@ def test_follower_is_cut_off_with_the_agent_and_can_read_all_again(stack: Stack)
 
 
 @pytest.mark.parametrize(
-    "step", ["log.copied", pytest.param("log.sealed", marks=pytest.mark.slow)]
+    "step",
+    [
+        "log.copied",
+        pytest.param("log.sealed", marks=pytest.mark.slow),
+    ],
 )
 def test_sigkill_of_the_agent_while_it_seals_a_log(
     docker_engine: Path, demo_image: Image, step: str

@@ -192,7 +192,13 @@ class Reader:
 
 @pytest.mark.part_alone
 @pytest.mark.usefixtures("small_files")
-@pytest.mark.parametrize("fast", [3, pytest.param(17, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "fast",
+    [
+        3,
+        pytest.param(17, marks=pytest.mark.slow),
+    ],
+)
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(
     engine: DockerEngine, image: str, tmp_path: Path, fast: int
 ) -> None:

@@ -111,7 +111,8 @@ def test_f01_an_agent_killed_again_and_again_disturbs_no_session(
         agent.assert_ports_agree()
         for session in sessions:
             agent.discard(session)
-        assert (agent.containers(), agent.directories()) == ([], set())
+        assert agent.containers() == []
+        assert agent.directories() == set()
 
 
 @pytest.mark.timeout(600)
@@ -200,7 +201,8 @@ def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
             agent.discard(session)
 
         list(callers.map(cycle, range(3 * CALLERS)))
-        before, memory = held(agent), resident_bytes(agent.process.pid)
+        before = held(agent)
+        memory = resident_bytes(agent.process.pid)
         for number in range(rounds(POOLS + 6, 300)):
             cycle(number)
         grown = resident_bytes(agent.process.pid) - memory

@@ -41,7 +41,9 @@ def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
     machine: Machine, proxy: EngineProxy, agent: KilledAgent, fault: str
 ) -> None:
     """A live game's end is detected by its process, everything else by the next pass."""
-    ended, removed, over = agent.play(), agent.play(), agent.play("--exit-after", "1")
+    ended = agent.play()
+    removed = agent.play()
+    over = agent.play("--exit-after", "1")
     agent.end(ended)
     agent.until_sealed(ended)  # else its log has what it prints when it is started again
     eventually(lambda: proxy.count(EVENTS) > 0, "it listens")
@@ -80,11 +82,13 @@ def test_f14_a_start_whose_answer_is_lost_is_one_container_that_serves(
 def test_f14_a_kill_and_a_removal_whose_answers_are_lost_are_done_once(
     proxy: EngineProxy, agent: KilledAgent
 ) -> None:
-    session, other = agent.play(restart=True), agent.play()
+    session = agent.play(restart=True)
+    other = agent.play()
     proxy.lose_answer("POST /containers/[^/]+/kill$")
     agent.end(session)
     found = agent.session(session)
-    assert (found.state, found.end_reason) == (pb.STATE_EXITED, pb.END_REASON_STOPPED)
+    assert found.state == pb.STATE_EXITED
+    assert found.end_reason == pb.END_REASON_STOPPED
     assert found.restart_count == 0
     for _ in range(2):  # the first is sent again at once, since a removal can be repeated
         proxy.lose_answer("DELETE /containers/")
@@ -127,7 +131,8 @@ def test_f15_an_image_that_vanishes_before_the_create_is_a_420_and_pulled_again_
             lose = machine.client.images.remove
             proxy.before(CREATE, lambda _: lose(image.reference, force=True))
             assert int(stack.try_to_start().expect(420).headers["retry-after"]) >= 1
-            assert (stack.containers(), stack.agent.directories()) == ({}, set())
+            assert stack.containers() == {}
+            assert stack.agent.directories() == set()
             eventually(lambda: proxy.count("POST /images/create$") > pulls, "it is pulled again")
 
             made: list[str] = []

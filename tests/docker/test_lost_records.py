@@ -39,7 +39,9 @@ def test_f06_sessions_are_rebuilt_from_their_containers_while_games_are_played(
     machine: Machine, tmp_path: Path, damage: Callable[[Path, Path], None]
 ) -> None:
     with KilledAgent(machine, ports=6) as agent, contextlib.ExitStack() as players:
-        playing, restarted, ending = agent.play(), agent.play(restart=True), agent.play()
+        playing = agent.play()
+        restarted = agent.play(restart=True)
+        ending = agent.play()
         sealed = agent.play()
         for session in (ending, sealed):
             eventually(lambda: bool(agent.log(session)), "SIGTERM now has it save")  # noqa: B023
@@ -66,7 +68,8 @@ def test_f06_sessions_are_rebuilt_from_their_containers_while_games_are_played(
 
         for session in (ending, sealed):
             found = agent.until_sealed(session)
-            assert (found.state, found.exit_code) == (pb.STATE_EXITED, 0)
+            assert found.state == pb.STATE_EXITED
+            assert found.exit_code == 0
             assert_complete(agent.log(session))
         assert agent.processes() == {**before, ending.internal_id: 0}
         assert len(agent.containers()) == len(before)  # none is doubled

@@ -12,7 +12,9 @@ BRIDGE = ("name=tiltyard0", "enable_icc=false")
 def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine) -> None:
     """A restarted one plays on if the agent looks at it only when it runs again."""
     with Agent(machine, ports=4) as agent:
-        removed, restarted, kept = agent.play(), agent.play(), agent.play()
+        removed = agent.play()
+        restarted = agent.play()
+        kept = agent.play()
         before = agent.processes()[restarted.internal_id]
         machine.docker("rm", "--force", agent.container_of(removed).name)
         agent.started_by_others = 1
@@ -25,7 +27,8 @@ def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine
 
 def _is_known(agent: Agent, restarted: pb.Session, before: int) -> bool:
     """True if a session has ended with its container, or has its container's new process."""
-    session, container = agent.session(restarted), agent.container_of(restarted)
+    session = agent.session(restarted)
+    container = agent.container_of(restarted)
     if session.state in ENDED:
         return bool(container.status == "exited")
     process = container.attrs["State"]["Pid"]

@@ -24,7 +24,8 @@ from tests.support.deployment import APPLICATION, REGION, application, enable_ta
 pytestmark = MARKS
 
 STARTS = 4
-WAITING, LATE = 16, 3
+WAITING = 16
+LATE = 3
 
 
 def explained(fleet: Fleet, **asked: Any) -> dict[str, Mapping[str, Any]]:
@@ -43,13 +44,20 @@ def obstacles(fleet: Fleet, name: str, **asked: Any) -> set[str]:
     return {each["kind"] for each in explained(fleet, **asked)[name]["obstacles"]}
 
 
-@pytest.mark.parametrize(("strategy", "shares"), [("packed", [4]), ("spread", [2, 2])])
+@pytest.mark.parametrize(
+    ("strategy", "shares"),
+    [
+        ("packed", [4]),
+        ("spread", [2, 2]),
+    ],
+)
 def test_sessions_are_placed_as_explained(
     machines: Machines, strategy: str, shares: list[int]
 ) -> None:
     # Without latency, which may change between explanation and placement.
     with a_fleet(*machines, latency_interval=0.0) as fleet:
-        operator, pool = fleet.control_plane.operator, {"strategy": strategy}
+        operator = fleet.control_plane.operator
+        pool = {"strategy": strategy}
         operator.put("/operator/node-pool/default", pool).expect(204)
         taken: list[str] = []
         for _ in range(STARTS):

@@ -193,8 +193,10 @@ def _fill_connection_tracking(machine: Machine, folder: Path) -> None:
     flows = folder / "flows"
     with flows.open("w") as file:
         for number in range(most):
-            one, another = IPv4Address("10.0.0.0") + number, "192.0.2.1"
-            there, back = f"-s {one} -d {another}", f"-r {another} -q {one}"
+            one = IPv4Address("10.0.0.0") + number
+            another = "192.0.2.1"
+            there = f"-s {one} -d {another}"
+            back = f"-r {another} -q {one}"
             ports = "--sport 9 --dport 9 --reply-port-src 9 --reply-port-dst 9"
             file.write(f"-I -p udp {there} {back} {ports} -t 600 -u ASSURED,SEEN_REPLY\n")
     # The table is full before the last line, which fails, and whose error is no matter.

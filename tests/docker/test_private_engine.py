@@ -31,7 +31,8 @@ def traces(engine: PrivateEngine) -> list[str]:
     left = [str(engine.folder)] if engine.folder.exists() else []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            command, groups = (path / "cmdline").read_bytes(), (path / "cgroup").read_bytes()
+            command = (path / "cmdline").read_bytes()
+            groups = (path / "cgroup").read_bytes()
         except OSError:
             continue  # it ended
         words = command + groups
@@ -116,7 +117,8 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_last_user_stops_the_engine_that_another_started(no_engine: Path) -> None:
-    first, second = DockerEngine(), DockerEngine()
+    first = DockerEngine()
+    second = DockerEngine()
     with second:
         pid = int((no_engine / "pid").read_text())
         with first:

@@ -79,7 +79,9 @@ def test_lost_host_is_replaced(stack: Enrolled, shell: Shell) -> None:
 
 
 def test_the_authority_is_rotated(stack: Enrolled, shell: Shell) -> None:
-    places, pids, before = play(stack, "match-1"), stack.pids(), identity_of(stack.agent)
+    places = play(stack, "match-1")
+    pids = stack.pids()
+    before = identity_of(stack.agent)
     with shell.procedure("Rotating the authority") as procedure:
         assert "FORMER" in procedure.type("tiltyard-controlplane authority rotate")
 

@@ -54,7 +54,9 @@ class Soak:
 
     def __init__(self, fleet: Fleet, memory: MemoryHost, chance: Random) -> None:
         [self.real] = fleet.hosts.values()
-        self.fleet, self.memory, self._chance = fleet, memory, chance
+        self.fleet = fleet
+        self.memory = memory
+        self._chance = chance
         sides = (Side("default", REGION, 20, 4), Side("other", MEMORY, 500, 20))
         self.calls = RandomCalls(fleet.control_plane, sides, chance)
         self.kills: Counter[str] = Counter()
@@ -144,7 +146,8 @@ class Soak:
         the engine starts again; the proxy keeps agents from using the port. Links and rules of a
         network that was being set up are left, too.
         """
-        machine, engine = self.real.machine, self.real.machine.engine
+        machine = self.real.machine
+        engine = machine.engine
         containers = machine.client.containers
         harness.wait_until(lambda: not containers.list(all=True), "no container is left", LONG)
         if blocked := led_to_containers(engine.network.inside):
@@ -247,7 +250,8 @@ def test_f53_starts_stops_and_kills_at_random_leave_nothing(
         figure(f"{name} that killed engines forgot", count)
     first, last = compared(samples)
     for name in samples[0].held:
-        before, after = medians(first, name), medians(last, name)
+        before = medians(first, name)
+        after = medians(last, name)
         figure(
             f"{name}, first and last fifth",
             f"{before.memory:.0f} and {after.memory:.0f} MB,"

@@ -24,11 +24,14 @@ def test_claimed_game_reads_its_session_and_the_pool_is_refilled(agent: PoolAgen
     agent.keep(2, claim_signal="SIGUSR1")
     standby = agent.until_ready(2)[0]
     before = seen_by(standby)
-    assert (before["id"], before["standby"]) == (standby.internal_id, True)
+    assert before["id"] == standby.internal_id
+    assert before["standby"] is True
     session = agent.claim(standby, "match/1 ü")
-    assert (session.pid, session.restart_count) == (standby.pid, 0)
+    assert session.pid == standby.pid
+    assert session.restart_count == 0
     found = seen_by(session)  # written before the answer
-    assert (found["id"], found["standby"]) == ("match/1 ü", False)
+    assert found["id"] == "match/1 ü"
+    assert found["standby"] is False
     assert found["request"] == {"args": ["--ignored"], "labels": {"who": "match/1 ü"}}
     [line] = agent.claim_lines(session)
     assert '"id":"match/1 ü"' in line
@@ -54,7 +57,8 @@ def test_a_standby_that_crashes_is_replaced_and_never_restarted(agent: PoolAgent
 def test_crashing_pool_backs_off_and_reports_it(agent: PoolAgent) -> None:
     agent.keep(1, "--crash-after", "0.2")
     eventually(lambda: any("it ended by itself" in each for each in agent.warnings), "it says so")
-    begin, made = time.monotonic(), set()
+    begin = time.monotonic()
+    made = set()
     while time.monotonic() - begin < 8:
         made |= {each.internal_id for each in agent.standbys()}
         time.sleep(0.02)
@@ -101,11 +105,14 @@ def test_claimed_standby_is_never_reused_after_its_directory_was_deleted(agent: 
     shutil.rmtree(agent.state_dir / "sessions" / session.internal_id)
     agent.come_back()
     found = agent.session(session)
-    assert (found.in_doubt, found.pid) == (True, session.pid)
+    assert found.in_doubt is True
+    assert found.pid == session.pid
     calls = [agent.claiming(session, f"n{number}") for number in range(50)]
     assert {reason_of(next(call)) for call in calls} == {"STANDBY_NOT_CLAIMABLE"}
     again = agent.claim(session, "m1", again=True)
-    assert (again.pid, again.identity.session_id, again.in_doubt) == (session.pid, "m1", False)
+    assert again.pid == session.pid
+    assert again.identity.session_id == "m1"
+    assert again.in_doubt is False
     agent.give_up(session)
 
 

@@ -48,13 +48,15 @@ def _later(seconds: int) -> list[str]:
 def _restart(stack: Stack, *wrapper: str) -> None:
     """Kill the agent and start it with other clocks."""
     stack.agent.kill()
-    stack.agent.wrapper, stack.agent.clocks_moved = wrapper, True
+    stack.agent.wrapper = wrapper
+    stack.agent.clocks_moved = True
     stack.agent.start()
 
 
 def _short_ends_long_lives(stack: Stack, *wrapper: str) -> None:
     """Check that after an hour a lifetime of 10 minutes is over, and one of 10 hours is not."""
-    long, short = stack.start(ttl="10h"), stack.start(ttl="10m")
+    long = stack.start(ttl="10h")
+    short = stack.start(ttl="10m")
     assert stack.record(long["id"])["deadline"]
     _restart(stack, *wrapper)
     stack.until(short["id"], "exited")
@@ -72,7 +74,11 @@ def test_f24_a_lifetime_that_ends_while_the_agent_is_down_ends_the_session_on_it
 
 
 JUMPS = pytest.mark.parametrize(
-    "offset", [DAY, *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE))]
+    "offset",
+    [
+        DAY,
+        *(pytest.param(back, marks=pytest.mark.slow) for back in (-DAY, -DECADE)),
+    ],
 )
 
 
@@ -91,7 +97,8 @@ def test_f26_a_wall_clock_that_jumps_while_the_agent_runs_changes_no_lifetime(
     inside = machine.engine.network.inside(*wall_clock.wrapper)
     with Agent(machine, ports=3, wrapper=inside, stop_grace=1) as agent:
         agent.clocks_moved = True
-        long, begin = agent.play(ttl=DAY // 2), time.monotonic()
+        long = agent.play(ttl=DAY // 2)
+        begin = time.monotonic()
         short = agent.play(ttl=SHORT)
         wall_clock.jump(offset)
         later = agent.play(ttl=SHORT)

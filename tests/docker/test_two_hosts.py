@@ -65,7 +65,8 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
     machines: Machines, ways: Sequence[str]
 ) -> None:
     with a_fleet(*machines, **SHORT_TIMEOUTS, start_timeout=START_TIMEOUT) as fleet:
-        kept, stopped = fleet.start(id="kept"), fleet.start(id="stopped")
+        kept = fleet.start(id="kept")
+        stopped = fleet.start(id="stopped")
         assert kept["host"] == stopped["host"]
         far = fleet.host_of(kept)
         near = fleet.other_than(far)
@@ -98,7 +99,8 @@ def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(
 ) -> None:
     least = LONG_CUT if pytestconfig.getoption("long") else 0.0
     with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
-        kept, _ = fleet.start(id="kept"), fleet.start(id="short", ttl="0h1m")
+        kept = fleet.start(id="kept")
+        _ = fleet.start(id="short", ttl="0h1m")
         far = fleet.host_of(kept)
         with Player(far.machine, udp_port_of(kept)) as player:
             begin = time.monotonic()

@@ -87,7 +87,8 @@ def undisturbed(fleet: Fleet) -> Iterator[tuple[RemoteHost, HTTPResponse]]:
     """Play and follow a session meanwhile, on this host; nothing that is open may end."""
     kept = fleet.start(id="kept")
     far = fleet.host_of(kept)
-    before, broken = far.games(), fleet.logged(BROKEN)
+    before = far.games()
+    broken = fleet.logged(BROKEN)
     pids = [host.process.pid for host in fleet.hosts.values()]
     with (
         Player(far.machine, udp_port_of(kept)) as player,
@@ -110,7 +111,8 @@ def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
         a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet,
         undisturbed(fleet) as (far, log),
     ):
-        first, caller = shown_by(far), a_caller(fleet, GRACE)
+        first = shown_by(far)
+        caller = a_caller(fleet, GRACE)
         assert admits(far, caller)
         shown = [first]
         for _ in range(rounds(2, 20)):
@@ -130,7 +132,8 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
     with a_fleet(*machines, plane=ShortLived, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
-        before, breaks = far.games(), len(fleet.logged(BROKEN))
+        before = far.games()
+        breaks = len(fleet.logged(BROKEN))
 
         def broke(why: str = "") -> bool:
             return any(why in line for line in fleet.logged(BROKEN)[breaks:])
@@ -172,7 +175,8 @@ def test_f42_the_authority_is_replaced_while_games_are_played(machines: Machines
     with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")
         far = fleet.host_of(kept)
-        before, plane = far.games(), fleet.control_plane
+        before = far.games()
+        plane = fleet.control_plane
         stolen = a_caller(fleet)
         assert admits(far, stolen)
         with Player(far.machine, udp_port_of(kept)) as player:

@@ -71,7 +71,8 @@ def _containers_and_records(seen: Observation) -> Iterator[str]:
         by_session[container.internal_id].append(container)
     recorded = {session.internal_id: session for session in seen.sessions}
     for session in seen.sessions:
-        who, state = session.internal_id, session.state
+        who = session.internal_id
+        state = session.state
         found = by_session[who]
         if len(found) > 1:
             yield f"I1: {who} has containers {[each.name for each in found]}"
@@ -127,7 +128,8 @@ def _lifetimes(seen: Observation) -> Iterator[str]:
     for session in seen.sessions:
         if session.deadline is None or seen.clocks_moved:
             continue
-        due, end = session.deadline.expire_time, session.end_time
+        due = session.deadline.expire_time
+        end = session.end_time
         if not session.state.ended and seen.now > due + LATE_SECONDS:
             yield f"I4: {session.internal_id} should have ended {seen.now - due:.1f} s ago"
         if session.end_reason is EndReason.TTL and end is not None and end < due - EARLY_SECONDS:
@@ -227,7 +229,8 @@ def log_violations(
     log `may_lack`. `starts`: how often the game began, `last`: the number of its last line; 0
     where that is unknown.
     """
-    runs, wrong = _runs(log), []
+    runs = _runs(log)
+    wrong = []
     for run in runs:
         numbers = run.numbers
         streams = ([n for n in numbers if n % 2 == rest] for rest in (0, 1))

@@ -24,7 +24,9 @@ class _Ledger:
     def begin(self, test: str, *, is_part: bool) -> None:
         """Note the name of the test that begins; one of a part alone has no host."""
         self.wants_checks = fault_of(test) is not None and not is_part
-        self.checked, self.late_seconds, self.lines_lost = set(), 0.0, 0
+        self.checked = set()
+        self.late_seconds = 0.0
+        self.lines_lost = 0
 
     def properties(self) -> list[tuple[str, object]]:
         """What the page says of the test, as properties of a report."""

@@ -28,7 +28,10 @@ SPARE = Held(memory=16, descriptors=16, files=0)
 """How much more is no growth: what allocators and pools of threads and connections may keep."""
 _COLOURS = ("#1f6feb", "#d1570a", "#1a7f37")
 _UNITS = {"memory": "memory in MB", "descriptors": "descriptors", "files": "files"}
-_WIDTH, _HEIGHT, _LEFT, _ABOVE = 640, 120, 40, 50
+_WIDTH = 640
+_HEIGHT = 120
+_LEFT = 40
+_ABOVE = 50
 
 
 def compared(samples: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
@@ -78,7 +81,8 @@ def _chart(samples: Sequence[Sample], kind: str) -> str:
         program: [getattr(each.held[program], kind) for each in samples]
         for program in samples[0].held
     }
-    most, end = max(map(max, values.values())), samples[-1].minutes
+    most = max(map(max, values.values()))
+    end = samples[-1].minutes
     axes = f'<path d="M0 0V{_HEIGHT}H{_WIDTH}" stroke="#d0d7de"/>'
     label = f'<text y="-6">{_UNITS[kind]}, from 0 to {most:g}, over {end:.0f} minutes</text>'
     lines = (

@@ -155,7 +155,14 @@ def test_a_whole_log_is_found_to_be(log: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", [_log(1, 3), _log(2, 3), _log(1, 2, 2, 3), _log(1, 4, 3, 2), _log(2, 1, 4)]
+    "log",
+    [
+        _log(1, 3),
+        _log(2, 3),
+        _log(1, 2, 2, 3),
+        _log(1, 4, 3, 2),
+        _log(2, 1, 4),
+    ],
 )
 def test_a_line_lost_doubled_or_out_of_order_is_found(log: bytes) -> None:
     assert log_violations("x", log)

@@ -54,9 +54,16 @@ def run_part(root: Path, *options: str) -> tuple[int, str]:
     plugins = ("no:cacheprovider", "tests.faults.results", "tests.faults.plugin")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", *(f"-p{plugin}" for plugin in plugins)),
-            *("-c", str(ROOT / "pyproject.toml"), f"--rootdir={root}", str(root / "test_it.py")),
-            *(f"--evidence={root}/docs/evidence.md", *options),
+            sys.executable,
+            "-m",
+            "pytest",
+            *(f"-p{plugin}" for plugin in plugins),
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            f"--rootdir={root}",
+            str(root / "test_it.py"),
+            f"--evidence={root}/docs/evidence.md",
+            *options,
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -137,7 +144,13 @@ APART = ("--numprocesses=1", "--dist=loadgroup", "--max-worker-restart=0")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", [(), APART])
+@pytest.mark.parametrize(
+    "apart",
+    [
+        (),
+        APART,
+    ],
+)
 def test_a_run_that_was_interrupted_resumes(tmp_path: Path, apart: tuple[str, ...]) -> None:
     (tmp_path / "build").mkdir()
     ran = tmp_path / "build/ran"
@@ -178,8 +191,12 @@ def test_changes_that_are_not_committed_are_neither_recorded_nor_skipped(tmp_pat
 
 TEST = "tests/flow/test_races.py::test_f16_of_all_who_start_one_id_one_has_it_in_each_account"
 SHOWN: list[tuple[str, object]] = [
-    *(("rounds", 3), ("seed", 7), ("figure", "kills: 3"), ("figure", "lost: 0")),
-    *(("checked", "I1, I2"), ("part alone", False)),
+    ("rounds", 3),
+    ("seed", 7),
+    ("figure", "kills: 3"),
+    ("figure", "lost: 0"),
+    ("checked", "I1, I2"),
+    ("part alone", False),
 ]
 
 

@@ -66,12 +66,14 @@ class Line:
         self._loop = loop
         self._service: AgentService | None = None
         self._program: object = None
-        self._cut, self._broken = False, loop.create_future()
+        self._cut = False
+        self._broken = loop.create_future()
         self.fates: deque[Fate] = deque()  # The fates of the next starts and stops
 
     def connect(self, service: AgentService, program: object) -> None:
         """Connect to an agent; its handlers run as tasks of `program`."""
-        self._service, self._program = service, program
+        self._service = service
+        self._program = program
 
     async def close(self) -> None:
         """Drop all messages in transit."""
@@ -113,7 +115,8 @@ class Line:
             self._loop.spawn(self, self._deliver_late(method, request), f"late {method}")
         if fate in {Fate.LOST, Fate.DELAYED}:
             await self._hang()
-        broken, handled = self._broken, self._deliver(method, request)
+        broken = self._broken
+        handled = self._deliver(method, request)
         await asyncio.wait({handled, broken}, return_when=asyncio.FIRST_COMPLETED)
         if self.is_cut or fate is Fate.ANSWER_LOST:
             await self._hang()
@@ -130,7 +133,8 @@ class Line:
             await asyncio.sleep(SYN_SECONDS)
         if self._service is None:
             raise _unavailable()
-        broken, queue = self._broken, asyncio.Queue[Any]()
+        broken = self._broken
+        queue = asyncio.Queue[Any]()
 
         async def pump(handler: Any) -> None:
             async with aclosing(handler) as messages:
@@ -180,7 +184,8 @@ class Line:
 
 class _Stub:
     def __init__(self, line: Line, alive: Callable[[], bool]) -> None:
-        self._line, self._alive = line, alive
+        self._line = line
+        self._alive = alive
 
     def __getattr__(self, method: str) -> Any:
         async def call(request: Any, timeout: float, metadata: Any = None) -> Any:
@@ -216,7 +221,8 @@ class MemoryClient(AgentClient):
     def __init__(
         self, line: Line, alive: Callable[[], bool], make_ticket: MakeTicket | None = None
     ) -> None:
-        self._line, self._alive = line, alive
+        self._line = line
+        self._alive = alive
         super().__init__("", make_ticket=make_ticket)
 
     def redial(self, credentials: Credentials | None = None) -> None:

@@ -92,7 +92,8 @@ class Outlived(Parts):
         self, folder: Path, *, hosts: int = 1, sessions_each: int = 100, **settings: Any
     ) -> None:
         """Create hosts for `sessions_each` sessions each; `settings`: of the control plane."""
-        self.witness, self.registry = Witness(), FakeRegistry()
+        self.witness = Witness()
+        self.registry = FakeRegistry()
         self.hosts = [
             WholeAgent(
                 folder, f"h{n}", engine=_SeenEngine(self.witness), max_sessions=sessions_each

@@ -22,7 +22,8 @@ class Relay:
     def __init__(
         self, connect: Callable[[], Coroutine[Any, Any, Streams]], delay: float = 0.0
     ) -> None:
-        self._connect, self._delay = connect, delay
+        self._connect = connect
+        self._delay = delay
         self.carriers: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0

@@ -111,8 +111,10 @@ class Box:
     """A host: a lasting engine and disk, and an agent that comes and goes."""
 
     def __init__(self, loop: VirtualLoop, folder: Path, name: str, skew: float) -> None:
-        self.name, self.line = name, Line(loop)
-        self._loop, self._folder = loop, folder
+        self.name = name
+        self.line = Line(loop)
+        self._loop = loop
+        self._folder = folder
         self._clock = cast("Any", VirtualClock(loop, skew))
         self.engine = FakeEngine(self._clock)
         self._agent: hosts.Agent | None = None

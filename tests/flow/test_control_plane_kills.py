@@ -51,8 +51,10 @@ class Caller:
 
     def __init__(self, number: int, account: str, outlived: Outlived, chance: Random) -> None:
         self._name = f"{account}-{number}"
-        self._account, self._outlived = account, outlived
-        self._chance, self._numbers = chance, itertools.count()
+        self._account = account
+        self._outlived = outlived
+        self._chance = chance
+        self._numbers = itertools.count()
         self._mine: list[str] = []  # The sessions that may live
         self.sessions: dict[Key, Session] = {}
         self.answers: Counter[str] = Counter()
@@ -134,7 +136,8 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
     async with Outlived(tmp_path, **hosts, **SETTINGS) as outlived:
         for account in ACCOUNTS:
             await outlived.make_game(account)
-            path, body = f"/operator/account/{account}", {"quota": {"sessions": QUOTA}}
+            path = f"/operator/account/{account}"
+            body = {"quota": {"sessions": QUOTA}}
             assert (await outlived.call("PUT", path, body=body))[0] == 204
         outlived.witness.most = MOST
         callers = [
@@ -158,7 +161,8 @@ def _mistakes(
     outlived: Outlived, callers: list[Caller], known: dict[Key, str]
 ) -> dict[str, list[str]]:
     """Contradictions in the answers and in the runs of the hosts."""
-    witness, running = outlived.witness, outlived.witness.running
+    witness = outlived.witness
+    running = witness.running
     live = [key for key, status in known.items() if status not in ENDED]
     lost = [wrong for caller in callers for wrong in caller.wrong]
     if sorted(live) != sorted(running):
@@ -186,7 +190,9 @@ async def _killed_under_load(
 
     Returns the number of kills, which goes beyond `kills` until enough starts are acknowledged.
     """
-    serving, enough, killed = asyncio.Event(), asyncio.Event(), 0
+    serving = asyncio.Event()
+    enough = asyncio.Event()
+    killed = 0
     async with asyncio.TaskGroup() as group:
         for caller in callers:
             group.create_task(caller.run(serving, enough), name="caller")

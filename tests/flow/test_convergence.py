@@ -162,7 +162,8 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
         """Make a host report a session that it was not ordered to start."""
         box = self.boxes[number]
         if box.is_up and len(self.invented) < HOSTS:
-            spec, internal_id = a_spec(), str(uuid.uuid4())
+            spec = a_spec()
+            internal_id = str(uuid.uuid4())
             identity = dataclasses.replace(
                 spec.identity, account=key[0], session_id=key[1], ticket="00" * 32
             )
@@ -249,7 +250,9 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
         reported = {_key(each) for box in self.boxes for each in self.recorded(box)}
         self.answered = known | (self.answered & reported)
         self.may_live = {(account, key) for account in ACCOUNTS for key in IDS}
-        self.stopped, self.ended, self.over = set(), set(), {}
+        self.stopped = set()
+        self.ended = set()
+        self.over = {}
         self.given_up = set()
 
     def note_over(self) -> None:

@@ -27,7 +27,8 @@ class Machine:
     """A machine with the settings of an agent."""
 
     def __init__(self, folder: Path) -> None:
-        self.state, self.config = folder / "agent", folder / "agent.toml"
+        self.state = folder / "agent"
+        self.config = folder / "agent.toml"
         self.config.write_text(f'state_dir = "{self.state}"\n{SETTINGS}')
 
     async def enrol(self, url: str, token: str, *options: str) -> Result:
@@ -77,7 +78,8 @@ async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machi
 async def test_failed_or_impossible_enrolment_prints_its_cause(
     system: Enrolling, machine: Machine
 ) -> None:
-    url, token = system.control_plane.enrol_url, await system.token()
+    url = system.control_plane.enrol_url
+    token = await system.token()
     text, _, fingerprint = token.partition(".")
     for reason, asked, shown, *options in (
         ("not an enrolment token", url, "nothing"),
@@ -148,7 +150,8 @@ async def test_impostor_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path, kind: str
 ) -> None:
     """It has the public certificate of the authority, and even one of its signatures."""
-    ours, token = await signer_of(system), await system.token()
+    ours = await signer_of(system)
+    token = await system.token()
     authority = {"authority": ours.certificate.decode()}
     async with posing(tmp_path, POSES[kind](ours), lambda _: authority) as (url, received):
         await machine.refused("cannot reach", url, token)
@@ -173,7 +176,8 @@ async def test_data_after_the_authority_is_not_trusted(machine: Machine, tmp_pat
 async def test_a_newer_control_plane_says_so_and_does_not_receive_the_token(
     system: Enrolling, machine: Machine, tmp_path: Path
 ) -> None:
-    ours, token = await signer_of(system), await system.token()
+    ours = await signer_of(system)
+    token = await system.token()
     party = ours.sign(SERVES, hosts=[ENROLMENT_HOST])
     newer = {"format": 2, "authority": ours.certificate.decode()}
     async with posing(tmp_path, party, lambda _: newer) as (url, received):
@@ -184,7 +188,8 @@ async def test_a_newer_control_plane_says_so_and_does_not_receive_the_token(
 async def test_a_certificate_for_another_key_is_not_kept(
     system: Enrolling, machine: Machine, tmp_path: Path
 ) -> None:
-    ours, token = await signer_of(system), await system.token()
+    ours = await signer_of(system)
+    token = await system.token()
     authority = ours.certificate.decode()
     another = ours.sign(SERVES, ["tiltyard://agent/x"]).certificate.decode()
     complete = {"name": "host-1", "region": "local", "nodePool": "default"}

@@ -28,7 +28,8 @@ PACKAGE = "generated_tiltyard"
 
 def generate(document: bytes, folder: Path) -> None:
     """Generate the package in `folder` offline; a warning is a failure."""
-    config, described = folder / "generator.yml", folder / "openapi.json"
+    config = folder / "generator.yml"
+    described = folder / "openapi.json"
     config.write_text(CONFIG)
     described.write_bytes(document)
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
@@ -63,7 +64,8 @@ def imported(folder: Path) -> Iterator[Generated]:
     """Import the generated package."""
     sys.path.insert(0, str(folder))
     try:
-        package, models = import_module(PACKAGE), import_module(f"{PACKAGE}.models")
+        package = import_module(PACKAGE)
+        models = import_module(f"{PACKAGE}.models")
         api = import_module(f"{PACKAGE}.api")
         modules = pkgutil.walk_packages(api.__path__, f"{api.__name__}.")
         found = {m.name.rpartition(".")[2]: import_module(m.name) for m in modules if not m.ispkg}
@@ -96,7 +98,9 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
         assert answer.status_code == status, answer.content
         return answer.parsed
 
-    name, region, tag = "game", "local", "v1"
+    name = "game"
+    region = "local"
+    tag = "v1"
     assert region in (await call("list_regions", status=200)).regions
     await call("create_application", status=201, body=api.body("ApplicationBody", application))
     [listed] = (await call("list_applications", status=200)).applications
@@ -137,7 +141,8 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
     await call("stop_session", session.id, status=204)
     assert (await call("list_sessions", status=200)).sessions == []
     [ended] = (await call("list_sessions", status=200, all_=True)).sessions
-    assert (ended.status, ended.player_count) == (api.models.SessionStatus.EXITED, 1)
+    assert ended.status == api.models.SessionStatus.EXITED
+    assert ended.player_count == 1
     archive = await call("fetch_artifact", status=200, session=session.id, path="/data/save.json")
     with tarfile.open(fileobj=io.BytesIO(archive.payload.read())) as tar:
         assert tar.getnames() == ["save.json"]
@@ -147,7 +152,8 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
 
     gone = await call("get_session", "none", status=404)
     assert isinstance(gone, api.models.ErrorResponse)
-    assert (gone.status_code, gone.code) == (404, api.models.ErrorResponseCode.RESOURCE_NOT_FOUND)
+    assert gone.status_code == 404
+    assert gone.code == api.models.ErrorResponseCode.RESOURCE_NOT_FOUND
     wrong = api.body("StartBody", wanted | {"id": "", "ttl": "soon"})
     refused = await call("start_session", status=422, body=wrong)
     assert isinstance(refused, api.models.ErrorResponse)

@@ -50,7 +50,8 @@ async def test_f41_an_agent_lets_go_of_a_control_plane_that_is_gone_without_a_wo
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, FakeEngine(), CLOCK) as agent:
-        feed, path = agent.daemon.feed, tmp_path / RELAY
+        feed = agent.daemon.feed
+        path = tmp_path / RELAY
         async with (
             a_relay(path, agent.config.socket) as relay,
             grpc.aio.insecure_channel(f"unix:{path}") as channel,

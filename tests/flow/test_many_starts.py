@@ -12,7 +12,9 @@ from tests.flow.whole import Whole
 from tests.support.controlplane.system import assert_error, eventually
 
 CALLERS = 500
-BURST, QUEUE = 50, 50  # Fewer than the connections of a client
+BURST = 50
+QUEUE = 50
+"""Fewer than the connections of a client."""
 # Longer than any machine takes to refuse all others, during which the first start is held.
 PATIENT = {"start_timeout": 60.0}
 UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6, **PATIENT}

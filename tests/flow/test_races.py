@@ -68,7 +68,9 @@ async def test_f17_of_all_who_want_the_last_of_a_quota_one_has_it(
             await stop(whole, session_id, "alice")
 
 
-HOSTS, SLOTS, ROOM = 20, 4, 10
+HOSTS = 20
+SLOTS = 4
+ROOM = 10
 STORM = 500
 SECONDS = 0.05  # Seconds that a start takes on a host
 
@@ -78,8 +80,10 @@ class Host(FakeAgent):
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
-        self.host.start_slots, self.host.free_sessions = SLOTS, ROOM
-        self.refusals, self._admitted = 0, 0
+        self.host.start_slots = SLOTS
+        self.host.free_sessions = ROOM
+        self.refusals = 0
+        self._admitted = 0
         self.before_start = self._take
 
     async def _take(self, _: Any, context: Any) -> None:

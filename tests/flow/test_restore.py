@@ -96,7 +96,8 @@ async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) 
     await system.serve()
     for host in hosts:
         await system.reaches(host.name, "ready")
-    live, known = {"stays", "started since"}, "SELECT id FROM session"
+    live = {"stays", "started since"}
+    known = "SELECT id FROM session"
     assert before <= {row[0] for row in await system.rows(known)}, "a 201 of before the backup"
     back = f"{known} WHERE ended_ms IS NULL AND confirmed ORDER BY id"
     await eventually_equals(lambda: system.rows(back), sorted((each,) for each in live))

@@ -135,7 +135,9 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
 async def test_f50_claims_whose_stream_breaks_are_done_once_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, gate, begun = ClaimsJournal.append, asyncio.Event(), []
+    append = ClaimsJournal.append
+    gate = asyncio.Event()
+    begun = []
 
     async def held(journal: ClaimsJournal, internal_id: str, record: bytes) -> None:
         begun.append(internal_id)

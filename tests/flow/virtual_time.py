@@ -83,7 +83,8 @@ class VirtualClock:
     boot_id = "boot-1"
 
     def __init__(self, loop: VirtualLoop, skew: float = 0.0) -> None:
-        self._loop, self._skew = loop, skew
+        self._loop = loop
+        self._skew = skew
 
     def time(self) -> float:
         return EPOCH + self._skew + self._loop.now

@@ -35,7 +35,8 @@ class Whole(System):
         link = self.link(self.host.name)
 
         def as_new() -> bool:
-            host, (first, last) = link.report, self.host.config.ports()
+            host = link.report
+            first, last = self.host.config.ports()
             return (
                 host is not None
                 and host.reserved.nano_cpus == 0

@@ -14,13 +14,19 @@ from pathlib import Path
 import click
 
 _SECTOR = 512
-_OPTION, _REPLY = 0x49484156454F5054, 0x3E889045565A9
-_REQUEST, _ANSWER = 0x25609513, 0x67446698
+_OPTION = 0x49484156454F5054
+_REPLY = 0x3E889045565A9
+_REQUEST = 0x25609513
+_ANSWER = 0x67446698
 _FIXED_NEWSTYLE_WITHOUT_ZEROES = 3
 _GO = 7
-_ACK, _INFO, _UNSUPPORTED = 1, 3, 2**31 + 1
+_ACK = 1
+_INFO = 3
+_UNSUPPORTED = 2**31 + 1
 _EXPORT = 0
-_HAS_FLAGS, _SENDS_FLUSH, _SENDS_FUA = 1, 4, 8
+_HAS_FLAGS = 1
+_SENDS_FLUSH = 4
+_SENDS_FUA = 8
 _READ, _WRITE, _DISCONNECT, _FLUSH = range(4)
 _FUA = 1
 _EINVAL = 22
@@ -105,7 +111,8 @@ class _Connection:
                 ">IHHQQI", self._receive(28)
             )
             assert magic == _REQUEST, hex(magic)
-            error, data = 0, b""
+            error = 0
+            data = b""
             if kind == _READ:
                 data = self._disk.read(offset, length)
             elif kind == _WRITE:

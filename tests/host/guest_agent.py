@@ -12,7 +12,8 @@ from typing import Any
 
 _DELIMITER = b"\xff"
 _SYNC_TIMEOUT = 5.0  # Seconds until a greeting without an answer is repeated
-_SHORTEST_POLL, _LONGEST_POLL = 0.05, 0.5
+_SHORTEST_POLL = 0.05
+_LONGEST_POLL = 0.5
 
 
 class GuestGoneError(Exception):

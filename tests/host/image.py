@@ -68,7 +68,8 @@ class MachineImage:
 
 def made_image() -> MachineImage:
     """Return the image; it is made when this very recipe made none yet."""
-    qemu, root = made_root(_RELEASE, _QEMU_PACKAGES), made_root(_RELEASE, _GUEST_PACKAGES)
+    qemu = made_root(_RELEASE, _QEMU_PACKAGES)
+    root = made_root(_RELEASE, _GUEST_PACKAGES)
     recipe = root.name.encode() + Path(__file__).read_bytes()
     folder = made_once("machine", recipe, lambda folder: _make(folder, root))
     return MachineImage(folder / "disk", folder / "kernel", folder / "initrd", qemu)

@@ -55,7 +55,8 @@ class Load:
 
     def is_refused(self) -> None:
         """Wait until a start is refused for lack of capacity, or since nothing can be stored."""
-        known, causes = len(self.failures), (": 420 ", "the database failed")
+        known = len(self.failures)
+        causes = (": 420 ", "the database failed")
         eventually(
             lambda: any(cause in each for each in self.failures[known:] for cause in causes),
             "a start is refused",
@@ -74,7 +75,8 @@ class Load:
                 udp_round_trip(made["host"], udp_port_of(made))
                 self.rounds += 1
                 now = time.monotonic()
-                self.longest_gap, played = max(self.longest_gap, now - played), now
+                self.longest_gap = max(self.longest_gap, now - played)
+                played = now
                 while len(live) > _LIVE:
                     self._host.client.delete_session(live.popleft())  # It may have ended
             except (ApiError, OSError, http.client.HTTPException) as error:

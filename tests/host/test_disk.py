@@ -32,11 +32,13 @@ def test_power_cut_loses_only_what_was_not_flushed(disk: Disk) -> None:
     disk.flush()
     disk.write(0, _B)
     disk.write(512, _B)
-    assert (disk.cut_power(), disk.read(0, 1024)) == (2, _A + bytes(512))
+    assert disk.cut_power() == 2
+    assert disk.read(0, 1024) == _A + bytes(512)
 
 
 def test_power_cut_keeps_what_was_written_through(disk: Disk) -> None:
     disk.write(0, _A)
     disk.write_through(0, _B)
     disk.write(512, _C)
-    assert (disk.cut_power(), disk.read(0, 1024)) == (1, _B + bytes(512))
+    assert disk.cut_power() == 1
+    assert disk.read(0, 1024) == _B + bytes(512)

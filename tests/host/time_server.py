@@ -8,7 +8,9 @@ from typing import Self
 
 _PORT = 123
 _SINCE_1900 = 2_208_988_800  # Seconds from the era of NTP to that of Unix
-_SERVER_OF_VERSION_4, _FIRST_STRATUM, _MICROSECONDS = 0x24, 1, -20
+_SERVER_OF_VERSION_4 = 0x24
+_FIRST_STRATUM = 1
+_MICROSECONDS = -20
 
 
 class TimeServer:

@@ -19,7 +19,9 @@ from tests.support.harness import copy_sources
 
 LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
 TIMEOUT = 60  # Seconds of one test, unless it is marked: many hang with a defect
-PASSED, FAILED = 0, 1  # Exit codes of pytest; others say that the tests could not be run
+PASSED = 0
+FAILED = 1
+"""Exit codes of pytest; others say that the tests could not be run."""
 
 
 def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CONTROL_PLANE = "tiltyard://controlplane"
-CALLS, SERVES = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH
+CALLS = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVES = ExtendedKeyUsageOID.SERVER_AUTH
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -39,7 +40,8 @@ class Signer:
 
     @classmethod
     def new(cls, name: str = "somebody") -> Signer:
-        key, subject = a_key(), _name(name)
+        key = a_key()
+        subject = _name(name)
         builder = _builder(subject, subject, key.public_key(), timedelta(days=1))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
         builder = builder.add_extension(_SIGNS_CERTIFICATES, True)
@@ -113,7 +115,8 @@ def self_signed(
     use: x509.ObjectIdentifier, uris: Sequence[str] = (), hosts: Sequence[str] = ()
 ) -> Party:
     """A party with a self-signed certificate."""
-    key, subject = a_key(), _name("party")
+    key = a_key()
+    subject = _name("party")
     own = _builder(subject, subject, key.public_key(), timedelta(days=1))
     return Signer(key, own.sign(key, hashes.SHA256())).sign(use, uris, hosts, timedelta(1), key)
 

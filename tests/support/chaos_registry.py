@@ -64,7 +64,8 @@ class ChaosRegistry(ServingThread):
                 raise TimeoutError(f"no {times} requests for {pattern}: {dict(self.requests)}")
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        fault, healed = self._count(request), self._healed
+        fault = self._count(request)
+        healed = self._healed
         try:
             async with self._session.request(
                 request.method,

@@ -44,7 +44,8 @@ def examples(page: str) -> Iterator[Example]:
             assert command[:2] in {"$ ", "# "}, command
             while _COMMENT.sub("", command).count("'") % 2 == 1 or command.endswith("\\"):
                 command += "\n" + next(lines)
-            shown, following = [], ""
+            shown = []
+            following = ""
             for line in lines:
                 if line[:2] in {"$ ", "# "}:
                     following = line

@@ -33,7 +33,9 @@ ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]
 
 async def until_idle() -> None:
     """Return when every task waits and all thread pools are idle."""
-    before, quiet, deadline = None, 0, monotonic() + _PATIENCE
+    before = None
+    quiet = 0
+    deadline = monotonic() + _PATIENCE
     while monotonic() < deadline:
         await asyncio.sleep(0)
         now = _progress()

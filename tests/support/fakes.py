@@ -230,9 +230,12 @@ class FakeEngine:
         """End the process of a container, or make the engine notice that it was lost."""
         held = self._find(container)
         assert held.status is ContainerStatus.RUNNING, f"{container} does not run"
-        process, held.process = held.process, None
-        held.status, held.end_time = ContainerStatus.ENDED, self._clock.time()
-        held.exit_code, held.oom_killed = exit_code, oom
+        process = held.process
+        held.process = None
+        held.status = ContainerStatus.ENDED
+        held.end_time = self._clock.time()
+        held.exit_code = exit_code
+        held.oom_killed = oom
         self._free_ports(held)
         held.poke()
         if process is not None:
@@ -343,8 +346,10 @@ class FakeEngine:
         self._take_ports(held)
         number = next(self._numbers)
         held.process = Process(pid=100_000 + number, start_ticks=number)
-        held.status, held.start_time = ContainerStatus.RUNNING, self._clock.time()
-        held.oom_killed, held.error = False, ""
+        held.status = ContainerStatus.RUNNING
+        held.start_time = self._clock.time()
+        held.oom_killed = False
+        held.error = ""
         held.bound = self.binds_at_once
         self._ends[held.process] = asyncio.Event()
         self._notify(held)

@@ -33,7 +33,8 @@ _POLL = 0.02
 
 _FIRST_PORT = 61_000
 """Above the kernel's ephemeral ports, which outgoing connections may take at any time."""
-_PORTS_AT_ONCE, _PORTS_OF_A_PROCESS = 2, 250
+_PORTS_AT_ONCE = 2
+_PORTS_OF_A_PROCESS = 250
 _offsets = itertools.cycle(range(0, _PORTS_OF_A_PROCESS, _PORTS_AT_ONCE))
 for _ in range(os.getpid() % _PORTS_OF_A_PROCESS):  # since not all processes are workers
     next(_offsets)
@@ -422,7 +423,8 @@ class ControlPlaneProcess(_Part):
         from controlplane.settings.model import load_config  # noqa: PLC0415
 
         made = initialise(load_config(self.config, {}), self.ACCOUNTS, new_operator_token=False)
-        self.tokens, self.operator_token = made.accounts, made.operator_token or ""
+        self.tokens = made.accounts
+        self.operator_token = made.operator_token or ""
 
     def _is_ready(self, begin: int) -> bool:
         """Return whether it serves; the log before byte `begin` is of an earlier process."""

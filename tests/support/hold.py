@@ -25,7 +25,8 @@ def held_before(owner: object, name: str, when: Callable[..., bool] = lambda *_:
 
     The method stays replaced as long as the object lives.
     """
-    gate, method = Hold(), getattr(owner, name)
+    gate = Hold()
+    method = getattr(owner, name)
 
     async def held(*arguments: Any, **named: Any) -> Any:
         if when(*arguments):

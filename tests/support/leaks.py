@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-_LOOKS, _PAUSE = 200, 0.01
+_LOOKS = 200
+_PAUSE = 0.01
 """Number of checks for leftovers, and seconds between them: stalls of the machine do not count."""
 _NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
 """Threads of grpc and asyncio, which end with the loop, after this check.

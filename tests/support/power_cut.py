@@ -51,11 +51,13 @@ class Deed:
 
 def read_log(path: Path) -> Iterator[Deed]:
     """Read all operations in order."""
-    log, at = path.read_bytes(), 0
+    log = path.read_bytes()
+    at = 0
     while at < len(log):
         kind, name_size, offset, size = _HEADER.unpack_from(log, at)
         at += _HEADER.size
-        name, data = log[at : at + name_size], log[at + name_size : at + name_size + size]
+        name = log[at : at + name_size]
+        data = log[at + name_size : at + name_size + size]
         at += name_size + size
         yield Deed(Kind(kind), name.decode(), offset, data)
 
@@ -103,7 +105,8 @@ def _do(deed: Deed, content: bytearray, survives: Survives) -> None:
         return
     end = deed.offset + len(deed.data)
     for begin in range(deed.offset - deed.offset % SECTOR, end, SECTOR):
-        first, last = max(begin, deed.offset), min(begin + SECTOR, end)
+        first = max(begin, deed.offset)
+        last = min(begin + SECTOR, end)
         if survives():
             _resize(content, max(len(content), last))
             content[first:last] = deed.data[first - deed.offset : last - deed.offset]
@@ -175,7 +178,8 @@ def disk_log() -> Path:
 
 def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
     """Run a program; return its operations below `folder`/state, and its output, in order."""
-    state, log = folder / "state", folder / "log"
+    state = folder / "state"
+    log = folder / "log"
     state.mkdir(parents=True)
     preload = {"LD_PRELOAD": library, "DISK_LOG": log, "DISK_LOG_FOLDER": state}
     with (state / ACKNOWLEDGED).open("wb") as output:
@@ -188,7 +192,9 @@ def cuts(
     deeds: Sequence[Deed], at: Iterable[int], survives: Survives
 ) -> Iterator[tuple[list[str], dict[str, bytes]]]:
     """Yield the output so far, and the files after a cut, before each of these operations."""
-    disk, said, wanted = Disk(), "", set(at)
+    disk = Disk()
+    said = ""
+    wanted = set(at)
     for number, deed in enumerate(deeds):
         if number in wanted:
             yield said.splitlines(), disk.after_a_cut(survives)

@@ -200,7 +200,8 @@ def small_disk(
     folder: Path, megabytes: int, make: Sequence[str] = ("mkfs.ext4", "-q", "-m", "0")
 ) -> Iterator[Path]:
     """Mount a disk of this size, which may be filled completely, within `folder`."""
-    image, disk = folder / "disk.image", folder / "disk"
+    image = folder / "disk.image"
+    disk = folder / "disk"
     disk.mkdir(parents=True)
     with image.open("wb") as file:
         file.truncate(megabytes * 2**20)

@@ -99,7 +99,8 @@ class Booted(System):
 
 def _shell(arguments: Sequence[str]) -> int:
     with Booted() as system:
-        near, far = system.network.host_address, system.network.address
+        near = system.network.host_address
+        far = system.network.address
         click.echo(f"a system at {far}; this machine is {near} to it")
         return subprocess.run(
             system.inside(*(arguments or ["bash", "-i"])), check=False

@@ -21,7 +21,8 @@ from tests.systemd.booted import Booted
 from tests.systemd.system import System
 from tests.systemd.wheels import fetched_wheels
 
-AGENT, CONTROL_PLANE = "tiltyard-agent", "tiltyard-controlplane"
+AGENT = "tiltyard-agent"
+CONTROL_PLANE = "tiltyard-controlplane"
 UNITS = (AGENT, CONTROL_PLANE)
 SOURCES = "/root/tiltyard"
 TOKENS = "/root/tokens.json"
@@ -174,8 +175,13 @@ def _serve(system: System, registry: str) -> dict[str, Any]:
 
     token = system.run(CONTROL_PLANE, "agent", "token", "--region", REGION, "--token-file", TOKENS)
     system.run(
-        *(AGENT, "enrol", "https://127.0.0.1:7443", "--token-file", "/dev/stdin"),
-        *("--name", HOST),
+        AGENT,
+        "enrol",
+        "https://127.0.0.1:7443",
+        "--token-file",
+        "/dev/stdin",
+        "--name",
+        HOST,
         given=token.encode(),
     )
     return dict(json.loads(shown))

@@ -39,7 +39,8 @@ def test_system_cannot_change_kernel_settings_of_machine(system: Booted) -> None
 
 def test_failed_system_leaves_nothing() -> None:
     with pytest.raises(CommandFailedError, match="false: 1"), Booted() as system:
-        network, folder = system.network.name, system.folder
+        network = system.network.name
+        folder = system.folder
         sleeper = subprocess.Popen(system.inside("setsid", "sleep", "infinity"))
         eventually(lambda: bool(system.attempt("pgrep", "-x", "sleep").stdout), "it sleeps inside")
         system.run("false")

@@ -157,7 +157,8 @@ def test_programs_can_read_but_not_set_the_clock(host: Installed, unit: str) -> 
 
 
 def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
-    before, plane = host.pid(AGENT), host.pid(CONTROL_PLANE)
+    before = host.pid(AGENT)
+    plane = host.pid(CONTROL_PLANE)
     version = upgraded_sources(host.system)
     with host.undisturbed("upgraded") as player:
         make(host.system, "install-agent")
@@ -168,7 +169,8 @@ def test_an_upgrade_of_the_agent_disturbs_no_session(host: Installed) -> None:
 
 
 def test_an_upgrade_of_the_control_plane_disturbs_no_session(host: Installed) -> None:
-    before, agent = host.pid(CONTROL_PLANE), host.pid(AGENT)
+    before = host.pid(CONTROL_PLANE)
+    agent = host.pid(AGENT)
     with host.undisturbed("upgraded-too") as player:
         make(host.system, "install-controlplane")
         assert host.pid(CONTROL_PLANE) not in {0, before}
@@ -200,7 +202,8 @@ def test_the_watchdog_restarts_an_agent_that_hangs(host: Installed) -> None:
 
 
 def test_restart_of_engine_disturbs_no_session(host: Installed) -> None:
-    engine, agent = host.pid("docker"), host.pid(AGENT)
+    engine = host.pid("docker")
+    agent = host.pid(AGENT)
     with host.undisturbed("restored") as player:
         host.system.run("systemctl", "restart", "docker")
         assert host.pid("docker") != engine

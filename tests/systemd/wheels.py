@@ -25,8 +25,16 @@ def _fetch(folder: Path, python: str, locked: str) -> None:
     (folder / "requirements.txt").write_text(locked)
     fetched = subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"),
-            *("--require-hashes", "--only-binary=:all:", f"--python-version={python}"),
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-input",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            f"--python-version={python}",
             f"--requirement={folder / 'requirements.txt'}",
             f"--dest={folder}",
         ],

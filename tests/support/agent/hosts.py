@@ -99,14 +99,18 @@ class Agent:
         disks: Disks | None = None,
         certificate: CertificateFiles | None = None,
     ) -> None:
-        self.engine, self.clock, self.records = engine, clock, records
+        self.engine = engine
+        self.clock = clock
+        self.records = records
         self.steps = Steps()
         self.cgroups = FakeCgroups(folder / "cgroup")
         self.usage = UsageMeter(clock, self.cgroups.find)
         self.flows_forgotten: list[tuple[tuple[Port, ...], bool]] = []
         """The ports of each conntrack flush, and whether forwarded flows were included; those that
         keep them can be held at "flows"."""
-        feed, deadlines, metrics = Feed(), Deadlines(clock), Metrics()
+        feed = Feed()
+        deadlines = Deadlines(clock)
+        metrics = Metrics()
         self.runtime = Runtime(
             agent_id=agent_id,
             settings=AgentConfig(public_address="192.0.2.1", session_disk=0),
@@ -294,7 +298,8 @@ class Host:
 
 async def assert_nothing_is_left(agent: Agent) -> None:
     assert agent.nothing_is_held()
-    assert (agent.directories(), agent.sessions.all()) == ([], [])
+    assert agent.directories() == []
+    assert agent.sessions.all() == []
     assert await agent.engine.list(agent.runtime.agent_id) == []
 
 

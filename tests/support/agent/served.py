@@ -105,7 +105,8 @@ class WholeAgent:
 
     def observed(self, free_ports: int) -> Observation:
         """The current state of the host; `free_ports` as reported."""
-        state, (first, last) = self.config.state_dir, self.config.ports()
+        state = self.config.state_dir
+        (first, last) = self.config.ports()
         return observed(
             self.engine,
             (state / "agent_id").read_text().strip(),

@@ -78,9 +78,13 @@ def resummed(block: bytes) -> bytes:
 
 def _encoded(entry: Entry) -> bytes:
     member = tarfile.TarInfo(_text(entry.name))
-    member.type, member.linkname = entry.kind, _text(entry.link)
-    member.mode, member.mtime = entry.mode, entry.time
-    member.uid, member.gid, member.size = entry.uid, entry.gid, len(entry.content)
+    member.type = entry.kind
+    member.linkname = _text(entry.link)
+    member.mode = entry.mode
+    member.mtime = entry.time
+    member.uid = entry.uid
+    member.gid = entry.gid
+    member.size = len(entry.content)
     member.pax_headers = entry.attributes
     header = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
     return header + entry.content + bytes(-len(entry.content) % tarfile.BLOCKSIZE)

@@ -41,7 +41,8 @@ class Player:
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self.socket = connection
-        self._incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self.outgoing, server_hostname=name)
 
     @classmethod

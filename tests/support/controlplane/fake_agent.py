@@ -167,7 +167,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         """Restart as a new process with the same sessions, counting changes from 0."""
         await self.stop()
         self._never = asyncio.Event()
-        self.incarnation, self.sequence = str(uuid.uuid4()), 0
+        self.incarnation = str(uuid.uuid4())
+        self.sequence = 0
         for session in self.sessions.values():
             self._stamp(session)
         await self.start()
@@ -388,7 +389,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             try:
                 result.session.CopyFrom(await self._claim(one, _ClaimContext(context)))
             except _RefusedError as error:
-                result.reason, result.error = error.reason, error.text
+                result.reason = error.reason
+                result.error = error.text
             results.put_nowait(result)
 
         async def carry_out() -> None:
@@ -419,7 +421,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         if request.HasField("ttl") and pool_id:
             session.expire_time.FromNanoseconds(time.time_ns() + request.ttl.ToNanoseconds())
         session.injected_env["TILTYARD_SESSION_ID"] = request.identity.session_id
-        session.warm_pool, session.in_doubt = "", False
+        session.warm_pool = ""
+        session.in_doubt = False
         self._notify(session)
         answer = copy.deepcopy(session)
         if pool_id:
@@ -465,7 +468,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         start = agent_pb2.StartSessionRequest(internal_id=str(uuid.uuid4()), spec=order.spec)
         start.spec.identity.session_id = start.internal_id
         session = self._new(start)
-        session.warm_pool, session.warm_pool_revision = order.pool_id, order.revision
+        session.warm_pool = order.pool_id
+        session.warm_pool_revision = order.revision
         self._specs[session.internal_id] = order.spec
         return session
 
@@ -568,7 +572,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     def _stamped(self, response: agent_pb2.WatchResponse) -> agent_pb2.WatchResponse:
         stamped = copy.deepcopy(response)
-        stamped.incarnation, stamped.sequence = self.incarnation, self.sequence
+        stamped.incarnation = self.incarnation
+        stamped.sequence = self.sequence
         return stamped
 
 
@@ -587,7 +592,8 @@ def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
 
 def _report(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:
     """The report of a session that failed once, and later was stopped."""
-    begin, end = session.create_time, session.end_time
+    begin = session.create_time
+    end = session.end_time
     run = agent_pb2.FailedRun(
         start_time=begin, end_time=begin, exit_code=139, restart_delay=Duration(seconds=1)
     )

@@ -109,7 +109,8 @@ class FakeRegistry:
             return web.Response(status=self.status)
         if self.list_body is not None:
             return web.Response(text=self.list_body, headers={"Link": self.link})
-        repository, last = request.match_info["repository"], request.query.get("last", "")
+        repository = request.match_info["repository"]
+        last = request.query.get("last", "")
         tags = sorted(tag for name, tag in self.tags if name == repository and tag > last)
         asked = int(request.query["n"]) if self.heeds_n else self.page_size
         size = min(self.page_size, asked)
@@ -125,7 +126,8 @@ class FakeRegistry:
             await self._stopping.wait()
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": "http://192.0.2.9/"})
-        repository, reference = request.match_info["repository"], request.match_info["reference"]
+        repository = request.match_info["repository"]
+        reference = request.match_info["reference"]
         digest = self.tags.get((repository, reference), reference)
         if (repository, digest) not in self.manifests:
             return web.Response(status=404)

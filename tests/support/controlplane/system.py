@@ -302,7 +302,10 @@ class System(Parts):
         row = AgentRow(name, f"unix:{self.folder}/{name}", "local", "default")
         await self.rows(
             "INSERT INTO agent(name, address, region, node_pool) VALUES (?,?,?,?)",
-            *(row.name, row.address, row.region, row.node_pool),
+            row.name,
+            row.address,
+            row.region,
+            row.node_pool,
         )
         self.control_plane.fleet.add(row)
 
@@ -444,7 +447,8 @@ def assert_error_form(body: Any, status: int) -> None:
     """Check that a body is an ErrorResponse of `status`."""
     required = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
     assert required <= set(body) <= required | {"violations", "violationCount"}
-    assert (body["statusCode"], body["code"]) == (status, _CODES[status])
+    assert body["statusCode"] == status
+    assert body["code"] == _CODES[status]
     assert body["message"]
     assert body["details"]
     assert body["timestamp"].endswith("Z")

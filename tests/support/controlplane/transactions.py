@@ -64,7 +64,8 @@ async def blocked(
     first: Callable[[Database], object] = lambda _: None,
 ) -> AsyncIterator[tuple[threading.Event, asyncio.Task[object]]]:
     """Block a thread of the store after `first`, until the end or until the event is set."""
-    began, gate = threading.Event(), threading.Event()
+    began = threading.Event()
+    gate = threading.Event()
 
     def hold(db: Database) -> None:
         first(db)

@@ -150,7 +150,8 @@ async def test_path_of_no_file_is_not_found(agent: Agent, monkeypatch: pytest.Mo
 async def test_f10_a_hung_archive_harms_only_itself(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hangs, closed = asyncio.Event(), set[str]()
+    hangs = asyncio.Event()
+    closed = set[str]()
 
     async def chunks(container: str) -> AsyncGenerator[bytes]:
         try:
@@ -193,7 +194,13 @@ async def begun(agent: Agent, artifacts: Artifacts, tmp_path: Path) -> AsyncIter
     await server.stop(0)
 
 
-@pytest.mark.parametrize("patience", [Patience(idle=1.0), Patience(serve=1.0)])
+@pytest.mark.parametrize(
+    "patience",
+    [
+        Patience(idle=1.0),
+        Patience(serve=1.0),
+    ],
+)
 async def test_stalled_spool_is_removed(agent: Agent, tmp_path: Path, patience: Patience) -> None:
     async with begun(agent, artifacts(agent, patience=patience), tmp_path) as call:
         await until(lambda: nothing_is_spooled(agent))

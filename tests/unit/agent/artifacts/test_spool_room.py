@@ -64,7 +64,11 @@ async def test_limits_archives_being_fetched() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "size"),
-    [({"most_fetched": 8}, 0), ({"most_packed": 8}, None), ({"total_bytes": 800}, LARGEST)],
+    [
+        ({"most_fetched": 8}, 0),
+        ({"most_packed": 8}, None),
+        ({"total_bytes": 800}, LARGEST),
+    ],
 )
 async def test_account_takes_half_of_the_rest(limits: dict[str, int], size: int | None) -> None:
     """Of 8 slots the first account takes 4, the next 2, and one is always left."""
@@ -99,7 +103,8 @@ async def test_reserves_largest_size_until_packed() -> None:
 
 
 async def test_waiters_continue_when_there_is_room() -> None:
-    rooms, done = room(patience=30.0), asyncio.Event()
+    rooms = room(patience=30.0)
+    done = asyncio.Event()
 
     async def waits() -> None:
         async with rooms.taken("a", "a"):

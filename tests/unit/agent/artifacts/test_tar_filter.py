@@ -45,7 +45,8 @@ KINDS = st.sampled_from(
 def trees(draw: st.DrawFn) -> list[Entry]:
     """Entries as the engine sends them: folders before content, links after their targets."""
     entries = [folder(ROOT)]
-    folders, names = [ROOT], {ROOT}
+    folders = [ROOT]
+    names = {ROOT}
     files: list[bytes] = []
     for _ in range(draw(st.integers(0, 12))):
         name = draw(st.sampled_from(folders)) + b"/" + draw(NAMES)
@@ -298,7 +299,9 @@ def test_gnu_tar_unpacks_it_without_warnings(tmp_path: Path) -> None:
         check=False,
         timeout=20,
     )
-    assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"")
+    assert done.returncode == 0
+    assert done.stderr == b""
+    assert done.stdout == b""
     data = tmp_path / "data"
     files = [path for path in data.rglob("*") if path.is_file()]
     written = {b"data/" + bytes(path.relative_to(data)): path.read_bytes() for path in files}

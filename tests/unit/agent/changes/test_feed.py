@@ -12,7 +12,8 @@ def _change(feed: Feed, count: int) -> list[Session]:
 
 
 async def test_newest_change_of_a_session_is_kept() -> None:
-    feed, session = Feed(), a_session()
+    feed = Feed()
+    session = a_session()
     with feed.subscribe() as subscription:
         for _ in range(3):
             session = session.with_changes(sequence=feed.stamp())
@@ -33,7 +34,8 @@ async def test_slow_watcher_gets_a_snapshot_instead_of_many_changes() -> None:
 
 
 async def test_change_that_can_wait_is_taken_soon() -> None:
-    feed, session = Feed(), a_session()
+    feed = Feed()
+    session = a_session()
     with feed.subscribe() as subscription:
         for _ in range(2):
             feed.session_changed(session, can_wait=True)

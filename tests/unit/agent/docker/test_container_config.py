@@ -127,7 +127,13 @@ def test_without_arguments_the_command_of_the_image_applies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "sent"), [(8 * 10**9, 4 * 10**9), (10**9, 10**9), (1, 10**7), (0, 0)]
+    ("limit", "sent"),
+    [
+        (8 * 10**9, 4 * 10**9),
+        (10**9, 10**9),
+        (1, 10**7),
+        (0, 0),
+    ],
 )
 def test_clamps_cpu_limit_to_the_machine(limit: int, sent: int) -> None:
     spec = replace(SPEC, limits=replace(SPEC.limits, nano_cpus=limit))
@@ -135,7 +141,13 @@ def test_clamps_cpu_limit_to_the_machine(limit: int, sent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reserved", "shares"), [(0, 2), (10**6, 2), (2 * 10**9, 2048), (10**13, 2**18)]
+    ("reserved", "shares"),
+    [
+        (0, 2),
+        (10**6, 2),
+        (2 * 10**9, 2048),
+        (10**13, 2**18),
+    ],
 )
 def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
     spec = replace(SPEC, reservation=replace(SPEC.reservation, nano_cpus=reserved))
@@ -146,7 +158,8 @@ def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
     ("reserved", "limit", "sent"),
     [
         (256 * MEBIBYTE, 128 * MEBIBYTE, (128 * MEBIBYTE, 128 * MEBIBYTE)),
-        *((0, 1, (6 * MEBIBYTE, 0)), (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE))),
+        (0, 1, (6 * MEBIBYTE, 0)),
+        (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
     ],
 )
 def test_no_swap_and_capped_reservation(reserved: int, limit: int, sent: tuple[int, int]) -> None:

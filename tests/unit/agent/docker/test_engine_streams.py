@@ -189,7 +189,8 @@ async def test_credentials_go_to_the_engine_for_this_pull_alone(script: Scripted
 
 
 async def test_error_that_arrives_in_pieces_is_read_to_its_end() -> None:
-    reader, body = asyncio.StreamReader(), b'{"message": "no such file"}'
+    reader = asyncio.StreamReader()
+    body = b'{"message": "no such file"}'
     reader.feed_data(body[:9])
     response: Any = SimpleNamespace(content=reader)
     message = asyncio.create_task(message_of(response))

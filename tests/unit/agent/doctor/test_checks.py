@@ -87,7 +87,9 @@ def test_healthy_host_has_no_problems() -> None:
     assert len({finding.check for finding in findings}) == len(findings)
 
 
-OK, WARN, FAIL = facts.Level.OK, facts.Level.WARN, facts.Level.FAIL
+OK = facts.Level.OK
+WARN = facts.Level.WARN
+FAIL = facts.Level.FAIL
 UNREACHABLE = facts.FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
 OPEN_HOSTS = {"hosts": ["fd://", "tcp://0.0.0.0:2375"]}
 SECCOMP = ["name=apparmor", "name=userns"]

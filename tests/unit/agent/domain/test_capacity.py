@@ -11,7 +11,11 @@ TOTAL = Resources(nano_cpus=4_000, memory_bytes=1_000)
 
 @pytest.mark.parametrize(
     ("wanted", "named"),
-    [(Resources(4_001, 1), "cores"), (Resources(1, 1_001), "MiB"), (Resources(1, 1, 3), "GPUs")],
+    [
+        (Resources(4_001, 1), "cores"),
+        (Resources(1, 1_001), "MiB"),
+        (Resources(1, 1, 3), "GPUs"),
+    ],
 )
 def test_error_names_lacking_resource_and_reserves_nothing(wanted: Resources, named: str) -> None:
     capacity = Capacity(TOTAL, max_sessions=10, gpu_ids=["g0", "g1"])

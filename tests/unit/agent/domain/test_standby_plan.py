@@ -34,7 +34,8 @@ def test_emptiest_pool_is_filled_first() -> None:
 
 
 def test_surplus_is_stopped_unready_first_then_youngest() -> None:
-    young, old = a_standby(create_time=2.0), a_standby(create_time=1.0)
+    young = a_standby(create_time=2.0)
+    old = a_standby(create_time=1.0)
     not_ready = a_standby(ready=False, create_time=0.0)
     has = [young, old, not_ready]
     assert plan([at(1, 2)], has).stop == ids(not_ready)
@@ -53,7 +54,8 @@ def test_older_standby_is_stopped_once_a_newer_is_ready() -> None:
 
 
 def test_older_standbys_are_stopped_unready_first_then_oldest_spec() -> None:
-    third, first = a_standby(revision=3), a_standby(revision=1)
+    third = a_standby(revision=3)
+    first = a_standby(revision=1)
     coming = a_standby(revision=2, ready=False)
     has = [third, first, coming, a_standby(revision=4)]
     assert plan([at(4, 3)], has).stop == ids(coming)

@@ -146,9 +146,14 @@ def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
 @pytest.mark.parametrize(
     "image",
     [
-        *("", "game:latest", f"r.example/game@{DIGEST[:-1]}", f"r.example/game@{DIGEST}\n"),
-        *(f"r.example/../game@{DIGEST}", f"r.example/Game@{DIGEST}"),
-        *(f"http://r.example/game@{DIGEST}", f"r.example/{'g' * 600}@{DIGEST}"),
+        "",
+        "game:latest",
+        f"r.example/game@{DIGEST[:-1]}",
+        f"r.example/game@{DIGEST}\n",
+        f"r.example/../game@{DIGEST}",
+        f"r.example/Game@{DIGEST}",
+        f"http://r.example/game@{DIGEST}",
+        f"r.example/{'g' * 600}@{DIGEST}",
     ],
 )
 def test_only_references_by_digest_are_accepted(image: str) -> None:

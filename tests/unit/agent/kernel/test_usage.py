@@ -71,7 +71,8 @@ def test_ended_or_replaced_process_has_no_counters() -> None:
     assert find_counters(Process(1, -1)) is None
 
 
-ONE, TWO = Process(100, 1), Process(200, 2)
+ONE = Process(100, 1)
+TWO = Process(200, 2)
 
 
 @pytest.fixture

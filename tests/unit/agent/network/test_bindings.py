@@ -51,7 +51,8 @@ async def test_port_is_bound_if_players_can_reach_it(
 
 @pytest.mark.parametrize("mode", NetworkMode)
 async def test_checks_ports_by_kind(bindings: Bindings, me: Process, mode: NetworkMode) -> None:
-    udp, tcp = Protocol.UDP, Protocol.TCP
+    udp = Protocol.UDP
+    tcp = Protocol.TCP
     with bound(udp, "0.0.0.0") as first, bound(udp, "::") as second, bound(tcp, "::") as third:
         wanted = ports(udp, first, second) + ports(tcp, third)
         assert await bindings.all_bound(me, mode, wanted)
@@ -169,7 +170,12 @@ async def test_listing_sockets_of_one_host_port_is_bounded(
 
 @pytest.mark.parametrize(
     ("wanted", "reported", "is_bound"),
-    [(1, 1, True), (1, 2, False), (1, None, True), (None, 2, True)],
+    [
+        (1, 1, True),
+        (1, 2, False),
+        (1, None, True),
+        (None, 2, True),
+    ],
 )
 def test_matches_control_group_if_known(
     monkeypatch: pytest.MonkeyPatch, wanted: int | None, reported: int | None, *, is_bound: bool

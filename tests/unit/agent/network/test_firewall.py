@@ -117,7 +117,13 @@ def without_marks(chain: tuple[str, ...]) -> list[str]:
     return [rule.partition(" -m comment --comment tiltyard:")[0] for rule in chain]
 
 
-@pytest.mark.parametrize(("version", "golden"), [(4, GOLDEN_4), (6, GOLDEN_6)])
+@pytest.mark.parametrize(
+    ("version", "golden"),
+    [
+        (4, GOLDEN_4),
+        (6, GOLDEN_6),
+    ],
+)
 def test_rules_match_golden_file(version: int, golden: dict[str, list[str]]) -> None:
     assert {chain: without_marks(ours) for chain, ours in rules(PLAN, version).items()} == golden
 
@@ -214,7 +220,8 @@ def test_apply_and_remove_work_from_any_state(table: Filters) -> None:
 
     wanted = rules(PLAN, 4)
     made = restored(table, to_apply(table, wanted))
-    assert (problems(made, wanted), to_apply(made, wanted)) == ([], "")
+    assert problems(made, wanted) == []
+    assert to_apply(made, wanted) == ""
     assert of_others(made) == of_others(table) == restored(made, to_apply(made, {}))
 
 
@@ -227,8 +234,13 @@ def test_reads_dnat_ports() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "192.0.2.1:53", "192.0.2.1:0/udp", "192.0.2.1:65536/udp"),
-        *("[192.0.2.1]:53/udp", "host:53/udp", "192.0.2.1:53/udp\n-A INPUT -j ACCEPT"),
+        "",
+        "192.0.2.1:53",
+        "192.0.2.1:0/udp",
+        "192.0.2.1:65536/udp",
+        "[192.0.2.1]:53/udp",
+        "host:53/udp",
+        "192.0.2.1:53/udp\n-A INPUT -j ACCEPT",
     ],
 )
 def test_rejects_malformed_service(text: str) -> None:
@@ -239,7 +251,8 @@ def test_rejects_malformed_service(text: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        *({"firewall_bridges": ["docker0\n-A INPUT"]}, {"firewall_blocked": ["10.0.0.1/8"]}),
+        {"firewall_bridges": ["docker0\n-A INPUT"]},
+        {"firewall_blocked": ["10.0.0.1/8"]},
         {"firewall_allowed": ["53/udp"]},
     ],
 )
@@ -272,7 +285,8 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> mock.Mock:
 
 
 def test_retries_after_concurrent_changes(tools: mock.Mock) -> None:
-    saved, failed = ended(0, DOCKER), ended(1, "line 5 failed")
+    saved = ended(0, DOCKER)
+    failed = ended(1, "line 5 failed")
     tools.side_effect = [saved, failed, saved, ended(0, "")]
     assert Firewall(PLAN).apply()
     commands = [call.args[0][0] for call in tools.call_args_list]

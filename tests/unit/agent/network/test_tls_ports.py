@@ -101,7 +101,8 @@ async def serving(
     path: Path, serve: Serve, files: CertificateFiles | None = None, limits: Limits | None = None
 ) -> AsyncIterator[Served]:
     files = files or issue(AUTHORITY, path / "pair")
-    clock, notified = FakeClock(time.time()), list[None]()
+    clock = FakeClock(time.time())
+    notified = list[None]()
     tls = TlsPorts(
         files, clock, bind_address="127.0.0.1", notify=lambda: notified.append(None), limits=limits
     )
@@ -219,8 +220,10 @@ async def test_game_receives_after_its_close(tmp_path: Path, version: ssl.TLSVer
 async def test_player_can_keep_sending_after_game_has_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, begin = asyncio.get_running_loop(), asyncio.get_running_loop().time
-    passed, received = 0.0, asyncio.Queue[bytes]()
+    loop = asyncio.get_running_loop()
+    begin = asyncio.get_running_loop().time
+    passed = 0.0
+    received = asyncio.Queue[bytes]()
     monkeypatch.setattr(loop, "time", lambda: begin() + passed)
 
     async def end_first(made: socket.socket) -> None:
@@ -253,7 +256,8 @@ async def test_idle_player_is_disconnected_after_game_has_closed(tmp_path: Path)
 
 
 async def test_slow_reader_blocks_writer(tmp_path: Path) -> None:
-    sent, wanted = 0, 1024
+    sent = 0
+    wanted = 1024
 
     async def flood(made: socket.socket) -> None:
         nonlocal sent
@@ -370,7 +374,8 @@ def test_counts_ipv4_addresses_and_ipv6_networks() -> None:
 
 
 async def test_new_handshake_replaces_oldest(tmp_path: Path) -> None:
-    limits, idle = Limits(handshakes=2), contextlib.AsyncExitStack()
+    limits = Limits(handshakes=2)
+    idle = contextlib.AsyncExitStack()
     async with serving(tmp_path, echo, limits=limits) as served, idle:
         for _ in range(50):
             await idle.enter_async_context(connection(served.port))
@@ -442,7 +447,8 @@ async def test_keeps_last_pair_if_files_are_invalid(
     tmp_path: Path, harm: Callable[[CertificateFiles], object]
 ) -> None:
     async with serving(tmp_path, echo) as served:
-        before, notified = leaf(served.files), len(served.notified)
+        before = leaf(served.files)
+        notified = len(served.notified)
         harm(served.files)
         await served.tls.look()
         await served.tls.look()
@@ -479,7 +485,8 @@ async def test_warns_before_certificate_expires(tmp_path: Path) -> None:
 
 async def test_port_in_use_fails_and_releases_the_rest(tmp_path: Path) -> None:
     async with serving(tmp_path, echo) as served:
-        mine, theirs = free_port(), socket.create_server(("127.0.0.1", 0))
+        mine = free_port()
+        theirs = socket.create_server(("127.0.0.1", 0))
         with theirs:
             taken: int = theirs.getsockname()[1]
             ports = tuple(Port(n, Protocol.TCP, n, tls=True) for n in (mine, taken))
@@ -535,7 +542,9 @@ def test_destination_follows_process() -> None:
     [port] = session.ports
     found = destination_of(session, port)
     assert found is not None
-    assert (found.address, found.port, found.process) == ("127.0.0.1", 7778, process)
+    assert found.address == "127.0.0.1"
+    assert found.port == 7778
+    assert found.process == process
     assert destination_of(session.with_changes(address=""), port) is None
     assert destination_of(session.with_changes(process=None), port) is None
     assert destination_of(session.to(State.DEAD, at=1.0), port) is None

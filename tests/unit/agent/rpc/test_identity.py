@@ -37,17 +37,20 @@ def test_request_contains_only_a_key() -> None:
     _, text = make_request()
     request = x509.load_pem_x509_csr(text)
     assert request.is_signature_valid
-    assert (request.subject.rdns, list(request.attributes)) == ([], [])
+    assert request.subject.rdns == []
+    assert list(request.attributes) == []
 
 
 async def test_renewed_certificate_has_new_key(host: HostIdentity) -> None:
     before = await now_is(host)
-    first, request = await host.request(), await host.request()
+    first = await host.request()
+    request = await host.request()
     assert request != first
     signed = OURS.answer(request, [URI], [HOST])
     await host.install(signed)
     renewed = await now_is(host)
-    assert (renewed.certificate, renewed.authority) == (signed, before.authority)
+    assert renewed.certificate == signed
+    assert renewed.authority == before.authority
     assert renewed.key != before.key
     assert host.path.stat().st_mode & 0o777 == 0o600
     await host.install(signed)  # its response was lost
@@ -90,11 +93,13 @@ CHANGED = {
 @pytest.mark.parametrize("kind", CHANGED)
 def test_reports_flipped_bits_as_damage(tmp_path: Path, kind: str) -> None:
     """Any other error would end the agent."""
-    path, (old, new) = tmp_path / FILE, map(bytes.fromhex, CHANGED[kind])
+    path = tmp_path / FILE
+    (old, new) = map(bytes.fromhex, CHANGED[kind])
     identity = an_identity()
     key, certificate = (_changed(text, old, new) for text in (identity.key, identity.certificate))
-    assert (key, certificate) != (identity.key, identity.certificate)
-    Identity(key, certificate, identity.authority).save(path)
+    changed = Identity(key, certificate, identity.authority)
+    assert changed != identity
+    changed.save(path)
     with pytest.raises(UnfitIdentityError, match="damaged"):
         Identity.read(path)
 
@@ -106,7 +111,8 @@ def _changed(text: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def test_reads_one_version_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, identity = tmp_path / FILE, an_identity()
+    path = tmp_path / FILE
+    identity = an_identity()
     identity.save(path)
 
     class Context(ssl.SSLContext):
@@ -142,7 +148,8 @@ async def test_replaces_authority_in_two_steps(host: HostIdentity) -> None:
         await host.install(signed, authorities(THEIRS, OURS))
         moved = await now_is(host)
         assert moved.trusted == authorities(THEIRS, OURS)
-        assert (moved.certificate, moved.uri) == (signed, before.uri)
+        assert moved.certificate == signed
+        assert moved.uri == before.uri
     for _ in range(2):
         await host.install(b"", authorities(THEIRS))
         assert await now_is(host) == Identity(moved.key, signed, THEIRS.certificate)

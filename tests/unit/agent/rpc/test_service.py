@@ -20,7 +20,10 @@ LOCAL: Any = SimpleNamespace(invocation_metadata=tuple, auth_context=dict, peer=
 
 @pytest.mark.parametrize(
     ("took", "rest"),
-    [(0.02, 0.02 * DUTY_CYCLE), (10.0, HEARTBEAT_SECONDS / 2)],
+    [
+        (0.02, 0.02 * DUTY_CYCLE),
+        (10.0, HEARTBEAT_SECONDS / 2),
+    ],
     ids=["long", "stood-still"],
 )
 async def test_expensive_changes_neither_block_loop_nor_delay_heartbeats(

@@ -46,18 +46,25 @@ async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:
     await agent.clock.advance(100)
     now = agent.clock.time()
     session = await agent.warm_pools.claim(standby.internal_id, a_claim(ttl=600.0))
-    assert (session.internal_id, session.process) == (standby.internal_id, standby.process)
-    assert (session.ports, session.create_time) == (standby.ports, standby.create_time)
+    assert session.internal_id == standby.internal_id
+    assert session.process == standby.process
+    assert session.ports == standby.ports
+    assert session.create_time == standby.create_time
     assert session.spec.identity == a_claim().identity
-    assert (session.spec.args, session.spec.restart) == (("--pool",), True)
+    assert session.spec.args == ("--pool",)
+    assert session.spec.restart is True
     assert session.deadline is not None
     assert session.deadline.expire_time == now + 600
     assert agent.runtime.deadlines.next_due() == session.deadline.boottime
-    assert (session.is_standby, session.restarts) == (False, True)
+    assert session.is_standby is False
+    assert session.restarts is True
     assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
     read = session_json(agent, session)
-    assert (read["id"], read["labels"], read["external_id"]) == ("m1", {"mode": "duel"}, "x-2")
-    assert (read["standby"], read["request"]) == (False, {"map": "ü"})
+    assert read["id"] == "m1"
+    assert read["labels"] == {"mode": "duel"}
+    assert read["external_id"] == "x-2"
+    assert read["standby"] is False
+    assert read["request"] == {"map": "ü"}
     assert read["expire_time"] == round((now + 600) * 1000)
     await until_idle()
     claim = agent.now(session.internal_id).claim
@@ -181,10 +188,12 @@ async def test_restarted_agent_notifies_a_game_that_was_not_notified(host: Host)
         with full_disk("publish"):
             await agent.warm_pools.claim(standby.internal_id, a_claim())
         await until_idle()
-        assert (session_json(agent, standby)["standby"], signals(agent, standby)) == (True, 0)
+        assert session_json(agent, standby)["standby"] is True
+        assert signals(agent, standby) == 0
     async with host() as agent:
         await until_idle()
-        assert (session_json(agent, standby)["id"], signals(agent, standby)) == ("m1", 1)
+        assert session_json(agent, standby)["id"] == "m1"
+        assert signals(agent, standby) == 1
 
 
 @pytest.mark.parametrize("step", CLAIM_STEPS)
@@ -233,7 +242,8 @@ async def test_f49_a_claim_whose_line_is_torn_never_was_and_can_be_made(
         await agent.warm_pools.claim(other, a_claim("m2"))
     async with host() as agent:
         names = {agent.now(each).spec.identity.session_id for each in (one, other)}
-        assert (names, ready(agent)) == ({"m1", "m2"}, [])
+        assert names == {"m1", "m2"}
+        assert ready(agent) == []
 
 
 async def test_claim_repeated_during_the_final_save_returns(agent: Agent) -> None:
@@ -273,7 +283,8 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
     for _ in range(2):  # also when it has a record again
         async with host() as agent, kept_full(agent):
             found = agent.now(standby.internal_id)
-            assert (found.is_standby, found.state) == (True, State.RUNNING)
+            assert found.is_standby is True
+            assert found.state == State.RUNNING
             assert found.standby is not None
             assert found.standby.in_doubt
             assert len(ready(agent)) == 2  # it does not count: it may have been claimed
@@ -284,7 +295,8 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
             await ordered(agent, a_pool(1, revision=agent.warm_pools.pools[0].revision + 1))
     async with host() as agent:
         again = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
-        assert (again.spec.identity.session_id, again.is_standby) == ("m1", False)
+        assert again.spec.identity.session_id == "m1"
+        assert again.is_standby is False
         assert again.process == standby.process
     async with host() as agent:
         with pytest.raises(errors.StandbyNotClaimableError, match="another session"):

@@ -50,7 +50,8 @@ async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> No
         await agent.clock.advance(2 * LOOK_SECONDS)
     for internal_id in (own, default):
         ended = agent.now(internal_id)
-        assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.DISK)
+        assert ended.state == State.EXITED
+        assert ended.end_reason == EndReason.DISK
         assert ended.restart_count == 0
         assert "disk limit" in ended.detail
     assert {agent.now(each).state for each in spared} == {State.RUNNING}
@@ -107,7 +108,8 @@ async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> No
     async with host(disks=disks) as agent, watched(agent):
         free["state"] = free["docker"]
         disks.look()
-        small, large = await started(agent, limit=LIMIT), await started(agent)
+        small = await started(agent, limit=LIMIT)
+        large = await started(agent)
         await host.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         agent.engine.calls.clear()
 

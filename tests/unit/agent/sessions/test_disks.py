@@ -116,7 +116,8 @@ def test_inodes_count_as_space(
 ) -> None:
     found = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, inodes, free + 1, free, 0, 255))
     disk = disk_of(Path("/disk"), found, 1, reserve_bytes)
-    assert (disk.is_short, disk.is_low) == (is_short, is_low)
+    assert disk.is_short == is_short
+    assert disk.is_low == is_low
 
 
 @pytest.mark.parametrize("disk", ["state", "docker"])
@@ -154,12 +155,14 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
         agent.sessions.end_due()
         await agent.reached(due.internal_id)
         again = agent.now(crashed.internal_id)
-        assert (again.state, again.restart_count) == (State.RUNNING, 1)
+        assert again.state == State.RUNNING
+        assert again.restart_count == 1
     await agent.clock.advance(RETRY_LONGEST_SECONDS)
     assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
     for session, reason in ((due, EndReason.TTL), (stopped, EndReason.STOPPED)):
         recorded = agent.recorded(session.internal_id)
-        assert (recorded.end_reason, recorded.log_sealed) == (reason, True)
+        assert recorded.end_reason == reason
+        assert recorded.log_sealed is True
 
 
 async def test_unsaved_record_is_written_once_there_is_space(agent: Agent) -> None:
@@ -178,7 +181,8 @@ async def test_unsaved_record_is_written_once_there_is_space(agent: Agent) -> No
         assert agent.recorded(session.internal_id).state is State.RUNNING
     await agent.pass_over()
     recorded = agent.recorded(session.internal_id)
-    assert (recorded.state, recorded.log_sealed) == (State.EXITED, True)
+    assert recorded.state == State.EXITED
+    assert recorded.log_sealed is True
     assert not agent.records.unrecorded
 
 
@@ -226,7 +230,8 @@ async def test_report_outlasts_early_removal_of_the_log(agent: Agent, filling: F
     with pytest.raises(LogGoneError):
         await anext(logs.read(agent.engine, agent.records, agent.clock, life, follow=False))
     session, tail = await report.read(agent.records, agent.clock, life)
-    assert (session.end_reason, tail) == (EndReason.STOPPED, None)
+    assert session.end_reason == EndReason.STOPPED
+    assert tail is None
     await agent.pass_over(after=7 * 86400)
     assert agent.directories() == []
 
@@ -257,7 +262,8 @@ async def test_log_without_space_replaces_older_logs(host: Host, full_while: Ful
         session = await agent.sessions.start(an_id(), a_spec())
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await host.clock.advance(1)
-        assert (_logs(agent), disks.warnings) == ({oldest}, ())
+        assert _logs(agent) == {oldest}
+        assert disks.warnings == ()
         await agent.pass_over()
         await host.clock.advance(RETRY_LONGEST_SECONDS)
         assert _logs(agent) == {session.internal_id}
@@ -265,7 +271,8 @@ async def test_log_without_space_replaces_older_logs(host: Host, full_while: Ful
 
 
 async def test_warns_of_a_log_that_gets_no_space(host: Host, full_while: FullWhile) -> None:
-    disks, room = Disks(0, host.folder / "state"), asyncio.Event()
+    disks = Disks(0, host.folder / "state")
+    room = asyncio.Event()
     full_while(lambda: not room.is_set())
     async with host(disks=disks) as agent:
         session = await agent.sessions.start(an_id(), a_spec())
@@ -297,7 +304,8 @@ async def test_logs_without_space_are_retried_one_at_a_time(
     agent: Agent, full_while: FullWhile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each needs twice its size, so all together might never fit."""
-    at_work, most = 0, 0
+    at_work = 0
+    most = 0
     seal = logs.seal
 
     async def counted(*arguments: Any, **named: Any) -> Any:

@@ -89,7 +89,8 @@ async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None
 
     async def drained(limit: float | None = None) -> tuple[float | None, int]:
         """Seconds until the host is empty, and its number of sessions."""
-        set_drain, now = agent.sessions.set_drain, agent.clock.time()
+        set_drain = agent.sessions.set_drain
+        now = agent.clock.time()
         empty, live = await set_drain(DrainOrder(next(revisions), draining=True, remaining=limit))
         return None if empty is None else round(empty - now, 3), live
 
@@ -143,7 +144,8 @@ async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None
             orders = [agent.sessions.set_drain(each) for each in given]
             await asyncio.gather(*orders, return_exceptions=True)
             now = agent.reservations.drain.now
-            assert (now.revision, now.draining) == (first + 1, False)
+            assert now.revision == first + 1
+            assert now.draining is False
             assert await agent.records.load_drain() == now
 
 
@@ -174,8 +176,10 @@ async def test_later_of_both_clocks_counts_after_a_reboot(host: Host, skew: int)
 @pytest.mark.parametrize(
     ("field", "seconds"),
     [
-        *(("remaining", -1), ("remaining", 101 * 8760 * HOUR)),
-        *(("deadline_time", -1), ("deadline_time", 2**62)),
+        ("remaining", -1),
+        ("remaining", 101 * 8760 * HOUR),
+        ("deadline_time", -1),
+        ("deadline_time", 2**62),
     ],
 )
 def test_rejects_deadline_out_of_range(field: str, seconds: int) -> None:

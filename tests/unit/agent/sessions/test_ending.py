@@ -52,7 +52,8 @@ async def test_restart_succeeds_after_refusals(agent: Agent, refusal: errors.Age
     for round_number in (1, 2):  # a success resets the count
         agent.engine.fail_next("start", refusal, times=restarts.TRIES - 1)
         life = await agent.fail(session, then=30)
-        assert (life.session.state, life.session.restart_count) == (State.RUNNING, round_number)
+        assert life.session.state == State.RUNNING
+        assert life.session.restart_count == round_number
         assert life.session.ports == session.ports
 
 
@@ -63,7 +64,8 @@ async def test_stop_during_restart_delay_is_final(agent: Agent, *, refused: bool
         agent.engine.fail_next("start", errors.PortTakenError("udp", 20000))
     await agent.fail(session, then=1.5 if refused else 0.5)
     ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    assert (ended.state, ended.end_reason) == (State.EXITED, EndReason.STOPPED)
+    assert ended.state == State.EXITED
+    assert ended.end_reason == EndReason.STOPPED
 
 
 async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> None:
@@ -75,7 +77,8 @@ async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> No
 
 async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    name, wait_end = f"tiltyard-{session.internal_id}", agent.engine.wait_end
+    name = f"tiltyard-{session.internal_id}"
+    wait_end = agent.engine.wait_end
     agent.engine.ignores_sigterm.add(name)
     failures = [errors.EngineTimeoutError("inspect")]
 
@@ -89,7 +92,8 @@ async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.Monk
     for _ in range(4):
         await agent.clock.advance(10)
     ended = await stopper
-    assert (ended.state, ended.exit_code) == (State.EXITED, 137)
+    assert ended.state == State.EXITED
+    assert ended.exit_code == 137
     assert (await agent.engine.inspect(name)).process is None
 
 
@@ -133,7 +137,9 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
         await agent.pass_over()
         await host.clock.advance(2)
         ended = agent.now(due.internal_id)
-        assert (ended.state, ended.exit_code, ended.end_reason) == (State.EXITED, 143, reason)
+        assert ended.state == State.EXITED
+        assert ended.exit_code == 143
+        assert ended.end_reason == reason
         if reason is EndReason.STOPPED:
             await stop
         await agent.sessions.set_drain(DrainOrder(2, draining=False))
@@ -224,7 +230,8 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
             await host.clock.advance(KILL_SECONDS)
         await until(agent.nothing_is_held)
         dead = await agent.sessions.stop(internal_id, EndReason.STOPPED)
-        assert (dead.state, dead.process) == (State.DEAD, None)
+        assert dead.state == State.DEAD
+        assert dead.process is None
         await until_sealed(agent, internal_id)
 
 
@@ -242,7 +249,15 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     assert agent.recorded(session.internal_id).log_damaged
 
 
-@pytest.mark.parametrize("lost", [range(3), range(1, 3), range(2, 4), range(4)])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        range(3),
+        range(1, 3),
+        range(2, 4),
+        range(4),
+    ],
+)
 async def test_silent_gap_in_a_log_is_reported(agent: Agent, lost: range) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     lines = [b"one\n", b"two\n", b"three\n", b"four\n"]

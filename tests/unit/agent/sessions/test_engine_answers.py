@@ -42,7 +42,8 @@ async def test_f14_a_start_whose_answer_is_lost_is_read_again_and_goes_on(
     agent.engine.answer_lost_next(call)
     session = await agent.sessions.start(an_id(), a_spec())
     assert session.state is State.RUNNING
-    assert (agent.engine.count("create"), agent.engine.count("start")) == (1, 1)
+    assert agent.engine.count("create") == 1
+    assert agent.engine.count("start") == 1
     await _assert_alone(agent, session)
     assert _named(await agent.sessions.start(session.internal_id, a_spec())) == _named(session)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
@@ -78,7 +79,8 @@ async def test_f14_an_agent_killed_over_a_lost_answer_leaves_one_container_or_no
         await agent.pass_over()
         if call == "start":
             [session] = agent.sessions.all()
-            assert (session.internal_id, session.state) == (internal_id, State.RUNNING)
+            assert session.internal_id == internal_id
+            assert session.state == State.RUNNING
         else:
             await until(agent.nothing_is_held)
             await assert_nothing_is_left(agent)
@@ -103,7 +105,9 @@ async def test_f14_a_kill_whose_answer_is_lost_ends_the_session_once(
         agent.engine.answer_lost_next("kill")
         ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     expected = 137 if signal == "SIGKILL" else 143
-    assert (ended.state, ended.exit_code, ended.restart_count) == (State.EXITED, expected, 0)
+    assert ended.state == State.EXITED
+    assert ended.exit_code == expected
+    assert ended.restart_count == 0
     assert agent.engine.count("start") == 1
     assert agent.nothing_is_held()
 

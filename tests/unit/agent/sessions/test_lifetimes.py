@@ -53,7 +53,8 @@ async def test_port_is_released_after_the_end_is_recorded(host: Host) -> None:
         await agent.sessions.start(an_id(), a_spec())
 
 
-LIFETIME, DAY = 120, 86_400
+LIFETIME = 120
+DAY = 86_400
 UP = HELD_SECONDS - 30  # Seconds since boot when the agent is back
 
 

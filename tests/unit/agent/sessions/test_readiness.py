@@ -26,7 +26,8 @@ async def test_session_is_ready_once_its_ports_are_bound(agent: Agent) -> None:
     internal_id = await started(agent)
     await agent.clock.advance(100)
     session = agent.now(internal_id)
-    assert (session.state, session.ready_time) == (State.RUNNING, None)
+    assert session.state == State.RUNNING
+    assert session.ready_time is None
     with agent.runtime.feed.subscribe() as subscription:
         agent.engine.bind(container_name(internal_id))
         bound_time = agent.clock.time()
@@ -56,12 +57,15 @@ async def test_session_without_ports_is_ready_when_it_runs(agent: Agent) -> None
 
 
 async def test_session_may_end_or_stop_before_it_is_ready(agent: Agent) -> None:
-    ended, stopped = await started(agent), await started(agent)
+    ended = await started(agent)
+    stopped = await started(agent)
     agent.engine.end(container_name(ended), 3)
     session = (await agent.reached(ended)).session
-    assert (session.exit_code, session.ready_time) == (3, None)
+    assert session.exit_code == 3
+    assert session.ready_time is None
     session = await agent.sessions.stop(stopped, EndReason.STOPPED)
-    assert (session.end_reason, session.ready_time) == (EndReason.STOPPED, None)
+    assert session.end_reason == EndReason.STOPPED
+    assert session.ready_time is None
     assert agent.nothing_is_held()
 
 
@@ -73,7 +77,8 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
     agent.engine.end(container_name(internal_id), 1)
     await agent.clock.advance(30)
     again = agent.now(internal_id)
-    assert (again.restart_count, again.ready_time) == (1, None)
+    assert again.restart_count == 1
+    assert again.ready_time is None
     agent.engine.bind(container_name(internal_id))
     await agent.clock.advance(LONGEST_SECONDS)
     assert await agent.ready(internal_id) >= first + 30
@@ -81,10 +86,12 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
 
 async def test_next_agent_watches_unready(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     async with host() as agent:
-        early, late = await started(agent), await started(agent)
+        early = await started(agent)
+        late = await started(agent)
         host.engine.bind(container_name(early))
         await host.clock.advance(1)
-        since, process = await agent.ready(early), agent.now(early).process
+        since = await agent.ready(early)
+        process = agent.now(early).process
     looked = mock.AsyncMock(side_effect=host.engine.has_bound)
     monkeypatch.setattr(host.engine, "has_bound", looked)
     host.clock.jump(50)

@@ -123,14 +123,16 @@ async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
     async with host() as agent:
         assert agent.now(session.internal_id).state is State.RUNNING
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        assert (stopped.state, stopped.exit_code) == (State.EXITED, 143)
+        assert stopped.state == State.EXITED
+        assert stopped.exit_code == 143
 
 
 async def test_f46_a_container_that_somebody_removes_is_a_dead_session(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     await agent.engine.remove(session.container)
     life = await agent.reached(session.internal_id)
-    assert (life.session.state, life.session.detail) == (State.DEAD, "its container vanished")
+    assert life.session.state == State.DEAD
+    assert life.session.detail == "its container vanished"
     await agent.pass_over()
     assert agent.nothing_is_held()
 
@@ -194,7 +196,8 @@ async def test_f03_a_kill_during_a_restart_neither_doubles_nor_forgets_it(
     async with host() as agent:
         await host.clock.advance(1)
         life = await agent.reached(session.internal_id, State.RUNNING)
-        assert (life.session.process, life.session.restart_count) == (process, 1)
+        assert life.session.process == process
+        assert life.session.restart_count == 1
         assert [port.host for port in life.session.ports] == [p.host for p in session.ports]
 
 
@@ -212,13 +215,15 @@ async def test_f03_a_kill_while_a_session_is_discarded_leaves_nothing_that_start
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         with pytest.raises(errors.SessionStoppedError):
             await agent.sessions.start(session.internal_id, a_spec())
-        assert (agent.directories(), await host.engine.list(agent.runtime.agent_id)) == ([], [])
+        assert agent.directories() == []
+        assert await host.engine.list(agent.runtime.agent_id) == []
 
 
 async def test_directories_without_a_record_expire_like_logs(host: Host) -> None:
     async with host() as agent:
         kept = await agent.ended()
-        lost, young = an_id(), an_id()
+        lost = an_id()
+        young = an_id()
         for internal_id in (lost, young):
             agent.records.directory(internal_id).mkdir()
         os.utime(agent.records.directory(lost), (host.clock.time() - WEEK - 1,) * 2)
@@ -251,7 +256,8 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
     async with host() as agent:
         for session in (lost, good):
             found = agent.now(session.internal_id)
-            assert (found.state, found.process) == (State.RUNNING, session.process)
+            assert found.state == State.RUNNING
+            assert found.process == session.process
 
 
 async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
@@ -264,7 +270,8 @@ async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(
         assert stopped.state is State.EXITED
     async with host() as agent:
         life = await until_sealed(agent, session.internal_id)
-        assert (life.session.state, life.session.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert life.session.state == State.EXITED
+        assert life.session.end_reason == EndReason.STOPPED
         assert life.session.restart_count == 0
         assert not await _runs(agent, session)
 
@@ -277,7 +284,8 @@ async def test_container_missing_from_one_list_is_not_dead(host: Host) -> None:
         for _ in range(50):
             await asyncio.sleep(0)
         found = agent.now(session.internal_id)
-        assert (found.state, found.process) == (State.RUNNING, session.process)
+        assert found.state == State.RUNNING
+        assert found.process == session.process
         await agent.pass_over()
         assert await _runs(agent, session)
 
@@ -289,7 +297,8 @@ async def test_stopped_session_without_its_record_does_not_restart(host: Host) -
         await agent.records.delete(session.internal_id)
     async with host() as agent:
         life = await until_sealed(agent, session.internal_id)
-        assert (life.session.state, life.session.exit_code) == (State.EXITED, 143)
+        assert life.session.state == State.EXITED
+        assert life.session.exit_code == 143
         assert not await _runs(agent, session)
 
 
@@ -299,7 +308,8 @@ async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> No
         await agent.reservations.start_slots.acquire("alice")
         await agent.fail(session, then=1)
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        assert (stopped.state, stopped.restart_count) == (State.EXITED, 0)
+        assert stopped.state == State.EXITED
+        assert stopped.restart_count == 0
         agent.reservations.start_slots.release()
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
@@ -315,10 +325,12 @@ async def test_f11_an_end_that_the_engine_missed_frees_the_ports(
         await agent.clock.advance(5)
     found = await agent.engine.inspect(session.container)
     if restart:
-        assert (life.session.state, life.session.process) == (State.RUNNING, found.process)
+        assert life.session.state == State.RUNNING
+        assert life.session.process == found.process
     else:
         # The exit code that the engine makes up is not believed.
-        assert (life.session.state, life.session.exit_code) == (State.DEAD, None)
+        assert life.session.state == State.DEAD
+        assert life.session.exit_code is None
         assert not found.is_running
 
 
@@ -332,7 +344,8 @@ async def test_own_container_wins_over_a_copy_with_its_label(host: Host) -> None
         async with host(reconcile=False) as agent:
             await agent.recovery.adopt(listed)
             found = agent.now(session.internal_id)
-            assert (found.container, found.process) == (own.container, own.process)
+            assert found.container == own.container
+            assert found.process == own.process
 
 
 async def test_running_container_with_an_invalid_label_is_kept(host: Host) -> None:

@@ -58,7 +58,8 @@ async def test_agent_killed_during_a_stop_completes_it_later(host: Host, step: s
         await let_go(await agent.held_at(step, stop))
     async with host() as agent:
         now = (await until_sealed(agent, session.internal_id)).session
-        assert (now.state, now.end_reason) == (State.EXITED, EndReason.STOPPED)
+        assert now.state == State.EXITED
+        assert now.end_reason == EndReason.STOPPED
         assert now.restart_count == 0
         assert agent.records.log_path(session.internal_id).read_bytes() == b"last words\n"
         assert agent.nothing_is_held()
@@ -99,13 +100,15 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
             assert life.session.end_reason is EndReason.HOST_RESTART
         await host.clock.advance(1)
         life = await agent.reached(restarted.internal_id, State.RUNNING)
-        assert (life.session.restart_count, life.session.ports) == (1, restarted.ports)
+        assert life.session.restart_count == 1
+        assert life.session.ports == restarted.ports
         # Its TTL continues by the wall clock: 61 of 600 seconds are over.
         assert agent.runtime.deadlines.next_due() == pytest.approx(host.clock.boottime() + 539)
     # The reboot is over: another run of the agent finds nothing to do.
     async with host() as agent:
         now = agent.now(restarted.internal_id)
-        assert (now.state, now.restart_count) == (State.RUNNING, 1)
+        assert now.state == State.RUNNING
+        assert now.restart_count == 1
 
 
 async def test_f45_after_a_reboot_no_more_sessions_start_at_once_than_there_are_slots(
@@ -135,7 +138,8 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
 ) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=restart))
-        name, own = f"tiltyard-{session.internal_id}", agent.runtime.agent_id
+        name = f"tiltyard-{session.internal_id}"
+        own = agent.runtime.agent_id
     host.engine.write_log(name, b"the last words\n")
     host.engine.end(name, 255)
     host.clock.reboot()
@@ -146,7 +150,8 @@ async def test_f45_a_container_that_turns_up_after_it_was_given_up_has_its_log_s
         await life.wait_for(lambda now: now.state is State.DEAD and now.container_removed)
         find_again()
         await agent.pass_over()
-        assert (life.session.state, life.session.log_sealed) == (State.DEAD, True)
+        assert life.session.state == State.DEAD
+        assert life.session.log_sealed is True
         assert agent.records.log_path(session.internal_id).read_bytes() == b"the last words\n"
         assert len(await host.engine.list(own)) == 1
         find_again = host.engine.mislay(name)
@@ -179,7 +184,8 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
     host.engine.end(ended.container, 7)
     async with host() as agent:
         life = await agent.reached(lost.internal_id, State.RUNNING)
-        assert (life.session.ports, life.session.process) == (lost.ports, lost.process)
+        assert life.session.ports == lost.ports
+        assert life.session.process == lost.process
         assert life.session.spec.identity == lost.spec.identity
         assert life.session.deadline == lost.deadline
         assert (await until_sealed(agent, ended.internal_id)).session.exit_code == 7
@@ -195,7 +201,8 @@ async def test_f06_a_lost_or_damaged_record_is_rebuilt_from_the_container(
 async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
     host: Host, copied: str
 ) -> None:
-    internal_id, copies = an_id(), {}
+    internal_id = an_id()
+    copies = {}
     async with host() as agent:
         path = agent.records.directory(internal_id) / "record.json"
         start = agent.sessions.start(internal_id, a_spec(restart=True))
@@ -209,7 +216,8 @@ async def test_f06_an_older_record_makes_no_second_copy_of_what_runs(
     path.write_bytes(copies[copied])
     async with host() as agent:
         life = await agent.reached(internal_id, State.RUNNING)
-        assert (life.session.process, life.session.ports) == (now_running, started.ports)
+        assert life.session.process == now_running
+        assert life.session.ports == started.ports
         assert len(await host.engine.list(agent.runtime.agent_id)) == 1
         assert (await agent.sessions.stop(internal_id, EndReason.STOPPED)).state is State.EXITED
         assert agent.nothing_is_held()

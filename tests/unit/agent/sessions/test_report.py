@@ -67,7 +67,9 @@ async def test_each_end_is_reported(
         case _:
             agent.engine.end(session.container, exit_code or 0, oom=reason is EndReason.OOM)
     found = await sealed(agent, session.internal_id)
-    assert (found.state, found.end_reason, found.exit_code) == (state, reason, exit_code)
+    assert found.state == state
+    assert found.end_reason == reason
+    assert found.exit_code == exit_code
     assert found.oom_killed is (reason is EndReason.OOM)
     assert found.end_time == agent.clock.time() > found.create_time
     assert is_a_path(found.timeline)
@@ -79,7 +81,8 @@ async def test_each_end_is_reported(
 
 async def test_failed_runs_are_reported(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    name, life = f"tiltyard-{session.internal_id}", agent.sessions.life(session.internal_id)
+    name = f"tiltyard-{session.internal_id}"
+    life = agent.sessions.life(session.internal_id)
     runs = []
     for count, (exit_code, oom) in enumerate(((1, False), (137, True), (139, False)), start=1):
         started = agent.clock.time()
@@ -94,7 +97,9 @@ async def test_failed_runs_are_reported(agent: Agent) -> None:
     agent.engine.end(name, 0)
     found = await sealed(agent, session.internal_id)
     assert found.failed_runs == tuple(runs)
-    assert (found.restart_count, found.exit_code, found.oom_killed) == (3, 0, False)
+    assert found.restart_count == 3
+    assert found.exit_code == 0
+    assert found.oom_killed is False
     assert states(found) == ["created", "running", "restarting", "running", "exited"]
     assert found.timeline[2].time == runs[-1].end_time
 
@@ -112,7 +117,12 @@ async def test_usage_is_the_sum_of_all_runs(agent: Agent) -> None:
 
 @pytest.mark.parametrize(
     ("exit_code", "counted", "reason"),
-    [(137, True, "oom"), (137, False, "exited"), (0, True, "exited"), (1, True, "exited")],
+    [
+        (137, True, "oom"),
+        (137, False, "exited"),
+        (0, True, "exited"),
+        (1, True, "exited"),
+    ],
 )
 async def test_kernel_reports_oom_kills_that_the_engine_missed(
     agent: Agent, exit_code: int, counted: bool, reason: str

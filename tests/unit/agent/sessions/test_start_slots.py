@@ -40,7 +40,14 @@ async def test_start_that_waits_too_long_is_refused() -> None:
     assert begun == ["a1", "c1"]
 
 
-@pytest.mark.parametrize(("total", "spare"), [(1, 1), (4, 2), (5, 2)])
+@pytest.mark.parametrize(
+    ("total", "spare"),
+    [
+        (1, 1),
+        (4, 2),
+        (5, 2),
+    ],
+)
 async def test_half_of_the_slots_are_spare_while_no_start_waits(total: int, spare: int) -> None:
     slots = StartSlots(total)
     for _ in range(spare):

@@ -55,7 +55,9 @@ async def test_agent_listens_from_the_start_to_the_end(host: Host, tls: Any) -> 
     async with host(**tls) as agent:
         session = await agent.sessions.start(an_id(), tls_spec())
         [mine] = session.ports
-        assert (mine.host, mine.tls, mine.inner) == (port, True, 0)
+        assert mine.host == port
+        assert mine.tls is True
+        assert mine.inner == 0
         assert host.engine.published == {}, "only the agent has the container's port"
         assert is_listened_on(port)
         [container] = host.engine.containers(agent.runtime.agent_id)

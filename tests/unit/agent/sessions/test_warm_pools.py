@@ -26,12 +26,16 @@ async def test_new_pool_is_filled_at_once_with_standbys_that_have_no_ttl(agent: 
         assert len(found) == 5
         for each in found:
             identity = each.spec.identity
-            assert (identity.session_id, identity.ticket) == (each.internal_id, "")
-            assert (identity.account, identity.labels) == ("acme", {"mode": "duel"})
+            assert identity.session_id == each.internal_id
+            assert identity.ticket == ""
+            assert identity.account == "acme"
+            assert identity.labels == {"mode": "duel"}
             assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
             read = pools.session_json(agent, each)
-            assert (read["id"], read["standby"]) == (each.internal_id, True)
-            assert (each.deadline, each.spec.ttl) == (None, None)
+            assert read["id"] == each.internal_id
+            assert read["standby"] is True
+            assert each.deadline is None
+            assert each.spec.ttl is None
         assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
         assert agent.reservations.ports.free(Protocol.UDP) == 95
         assert agent.runtime.deadlines.next_due() is None
@@ -49,7 +53,8 @@ async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host)
     async with host(max_sessions=3) as agent, kept_full(agent, a_pool(3)):
         await ordered(agent, a_pool(3, revision=2, args=("--new",)))
         await host.clock.advance(5)
-        assert (pools.revisions(agent), agent.warm_pools.warnings) == ([2, 2, 2], ())
+        assert pools.revisions(agent) == [2, 2, 2]
+        assert agent.warm_pools.warnings == ()
 
 
 async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
@@ -62,7 +67,8 @@ async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
         assert warning == f"warm pool {POOL}: 2 of 3 ready: {cause}"
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         await until_idle()
-        assert (len(ready(agent)), agent.warm_pools.warnings) == (3, ())
+        assert len(ready(agent)) == 3
+        assert agent.warm_pools.warnings == ()
 
 
 async def test_standbys_use_half_of_the_start_slots(host: Host) -> None:
@@ -115,7 +121,8 @@ async def test_crashed_standby_is_replaced_and_not_restarted(agent: Agent) -> No
         [warning] = agent.warm_pools.warnings
         assert warning == f"warm pool {POOL}: 1 of 2 ready: it ended by itself: exited, code 3"
         life = agent.sessions.life(crashed.internal_id)  # kept for its log
-        assert (life.session.state, life.session.restart_count) == (State.EXITED, 0)
+        assert life.session.state == State.EXITED
+        assert life.session.restart_count == 0
         await agent.clock.advance(1)
         assert len(ready(agent)) == 2
 
@@ -145,7 +152,8 @@ async def test_standby_refused_by_the_engine_is_retried(agent: Agent) -> None:
             assert standbys(agent) == []
             assert "cannot create: no" in agent.warm_pools.warnings[0]
             await agent.clock.advance(seconds)
-        assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
+        assert len(ready(agent)) == 1
+        assert agent.warm_pools.warnings == ()
         assert agent.directories() == [ready(agent)[0].internal_id]
 
 
@@ -164,7 +172,8 @@ async def test_new_spec_resets_the_back_off(agent: Agent) -> None:
         assert ready(agent) == []
         agent.engine.cannot_run.clear()
         await ordered(agent, a_pool(1, revision=2, args=("--fixed",)))
-        assert (len(ready(agent)), agent.warm_pools.warnings) == (1, ())
+        assert len(ready(agent)) == 1
+        assert agent.warm_pools.warnings == ()
 
 
 async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: Agent) -> None:
@@ -203,7 +212,8 @@ async def test_unreadable_pool_is_ignored(host: Host, content: str) -> None:
     async with host() as agent, kept_full(agent, a_pool(1)):
         (agent.records.pools_dir / f"{POOL}.json").write_text(content)
     async with host() as agent, kept_full(agent):
-        assert (agent.warm_pools.pools, standbys(agent)) == ((), [])
+        assert agent.warm_pools.pools == ()
+        assert standbys(agent) == []
         await ordered(agent, a_pool(1))
         assert len(ready(agent)) == 1
 
@@ -255,7 +265,10 @@ async def test_failed_removal_of_a_standby_is_retried(agent: Agent) -> None:
 
 @pytest.mark.parametrize(
     ("took", "rest"),
-    [(0.125, 0.125 * REST_FACTOR * DUTY_CYCLE), (30.0, PASS_SECONDS)],
+    [
+        (0.125, 0.125 * REST_FACTOR * DUTY_CYCLE),
+        (30.0, PASS_SECONDS),
+    ],
     ids=["long", "stood-still"],
 )
 async def test_slow_passes_leave_the_event_loop_free(

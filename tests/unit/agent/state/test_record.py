@@ -105,7 +105,8 @@ async def test_directories_are_private_except_the_public_one(records: Records) -
 
 
 async def test_load_reports_unreadable_directories(records: Records) -> None:
-    young, old = a_session(create_time=2.0), a_session(create_time=1.0)
+    young = a_session(create_time=2.0)
+    old = a_session(create_time=1.0)
     for session in (young, old):
         await records.create(session, Drain())
     broken = an_id()

@@ -127,12 +127,16 @@ def test_nothing_left_is_set_without_removable_containers_and_logs() -> None:
 def test_logs_are_removed_when_containers_are_stuck() -> None:
     one_disk = Shortage(containers=True, logs=True, shared=True)
     found = gone((3, an_ended("a")), (2, without_container("b")), shortage=one_disk)
-    assert (found.containers, found.logs) == (("a",), ())
-    stuck, old = an_ended("stuck"), without_container("old")
+    assert found.containers == ("a",)
+    assert found.logs == ()
+    stuck = an_ended("stuck")
+    old = without_container("old")
     found = due([(3, stuck), (2, old)], RULES, one_disk, lambda _: False, {"stuck"})
-    assert (found.containers, found.logs) == (("stuck",), ("old",))
+    assert found.containers == ("stuck",)
+    assert found.logs == ("old",)
     found = due([(3, stuck)], RULES, one_disk, lambda _: False, {"stuck"})
-    assert (found.containers, found.nothing_left) == (("stuck",), True)
+    assert found.containers == ("stuck",)
+    assert found.nothing_left is True
 
 
 @mock.patch.object(retention, "SPARED_AT_ONCE", 1)

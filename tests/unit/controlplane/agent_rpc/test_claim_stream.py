@@ -49,13 +49,16 @@ def _result(claim: agent_pb2.Claim) -> agent_pb2.ClaimResult:
     result = agent_pb2.ClaimResult(number=claim.number)
     match claim.internal_id:
         case "refused":
-            result.reason, result.error = agent_pb2.ERROR_REASON_DRAINING, "it drains"
+            result.reason = agent_pb2.ERROR_REASON_DRAINING
+            result.error = "it drains"
         case "newer":
-            result.reason, result.error = 999, "of a newer agent"  # type: ignore[assignment]
+            result.reason = 999  # type: ignore[assignment]
+            result.error = "of a newer agent"
         case "break" | "none" as kind:
             result.error = kind
         case internal_id:
-            result.session.format, result.session.internal_id = 1, internal_id
+            result.session.format = 1
+            result.session.internal_id = internal_id
             result.session.state = agent_pb2.STATE_RUNNING
     return result
 
@@ -139,6 +142,7 @@ async def test_closing_ends_the_waits(client: AgentClient, host: Host) -> None:
 
 
 def test_messages_are_split_by_their_size() -> None:
-    small, large = agent_pb2.Claim(number=1), agent_pb2.Claim(request_json="x" * PORTION_BYTES)
+    small = agent_pb2.Claim(number=1)
+    large = agent_pb2.Claim(request_json="x" * PORTION_BYTES)
     assert list(portions([])) == []
     assert list(portions([small, large, small, small])) == [[small], [large], [small, small]]

@@ -18,7 +18,8 @@ from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.runtime.clock import SystemClock
 
-ONE, OTHER = ("one", "other")
+ONE = "one"
+OTHER = "other"
 
 
 class Deployment:
@@ -42,12 +43,14 @@ class Deployment:
         self, party: Party | None, address: str = "127.0.0.1:0"
     ) -> AsyncIterator[FakeAgent]:
         """A host on a port, with this certificate or without TLS."""
-        agent, server = FakeAgent(self.folder), grpc.aio.server()
+        agent = FakeAgent(self.folder)
+        server = grpc.aio.server()
         agent_pb2_grpc.add_AgentServiceServicer_to_server(agent, server)
         if party is None:
             port = server.add_insecure_port(address)
         else:
-            pair, trusted = (party.key, party.certificate), self.issuer.authority.certificate
+            pair = (party.key, party.certificate)
+            trusted = self.issuer.authority.certificate
             shown = grpc.ssl_server_credentials([pair], trusted, require_client_auth=True)
             port = server.add_secure_port(address, shown)
         agent.address = address.replace("127.0.0.1:0", f"127.0.0.1:{port}")

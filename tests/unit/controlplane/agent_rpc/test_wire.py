@@ -37,7 +37,8 @@ def test_impossible_resources_are_rejected(reserved: dict[str, int]) -> None:
 def test_shared_strings_are_interned() -> None:
     """A control plane has a hundred thousand sessions in memory."""
     sent = a_session(nano_cpus=10**9)
-    sent.image, sent.host = "game@sha256:0", "192.0.2.1"
+    sent.image = "game@sha256:0"
+    sent.host = "192.0.2.1"
     sent.identity.application = "game"
     sent.identity.labels["mode"] = sent.injected_env["TILTYARD_IP"] = "1"
     data = sent.SerializeToString()

@@ -11,7 +11,8 @@ from controlplane.domain.placement import ObstacleKind as Kind
 from tiltyard.contract import PortRequest, Protocol, Resources
 
 IMAGE = "r/game@sha256:0"
-TCP, UDP = Protocol.TCP, Protocol.UDP
+TCP = Protocol.TCP
+UDP = Protocol.UDP
 HOST = HostReport(
     agent_id="h",
     version="0",

@@ -22,7 +22,14 @@ from tiltyard.contract import EndReason, ErrorReason, PortRequest, Protocol, Sta
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1h", 3600), ("90m", 5400), ("1h1m", 3660), ("0m", 60), ("0h0m", 60), ("8760h", 31536000)],
+    [
+        ("1h", 3600),
+        ("90m", 5400),
+        ("1h1m", 3660),
+        ("0m", 60),
+        ("0h0m", 60),
+        ("8760h", 31536000),
+    ],
 )
 @pytest.mark.part_alone
 def test_f28_durations(text: str, seconds: int) -> None:
@@ -42,12 +49,26 @@ def test_f28_what_is_no_duration(text: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        *(b"", b"{", b"\xff", b"\xef\xbb\xbf{}", b"[1,]", b"'a'"),
-        *(b"NaN", b"[-Infinity]", b"1e999"),
-        *(b'{"a":1,"a":2}', b'{"x":{"a":1,"a":2}}'),
-        *(b'"\\u0000"', b'{"a\\u0000":1}', b'["\\ud800"]'),
-        *(b"9223372036854775808", b"-9223372036854775809", b"1" * 5000),
-        *(b"[" * 33 + b"]" * 33, b"[" * 100_000, b'{"a":' * 100_000),
+        b"",
+        b"{",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b"[1,]",
+        b"'a'",
+        b"NaN",
+        b"[-Infinity]",
+        b"1e999",
+        b'{"a":1,"a":2}',
+        b'{"x":{"a":1,"a":2}}',
+        b'"\\u0000"',
+        b'{"a\\u0000":1}',
+        b'["\\ud800"]',
+        b"9223372036854775808",
+        b"-9223372036854775809",
+        b"1" * 5000,
+        b"[" * 33 + b"]" * 33,
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
     ],
 )
 def test_invalid_json_is_refused(body: bytes) -> None:
@@ -156,7 +177,8 @@ class _Account(str):
 
 
 def test_full_buckets_of_starts_are_dropped_and_no_other() -> None:
-    rate, kept = StartRate(rate=1, burst=2), WeakSet[_Account]()
+    rate = StartRate(rate=1, burst=2)
+    kept = WeakSet[_Account]()
     for number in range(2000):  # ten accounts a second, each of which is full again after one
         account = _Account(number)
         kept.add(account)
@@ -195,7 +217,8 @@ def test_implied_scopes() -> None:
     assert not tokens.grants({Scope.SESSION_PLAYERS}, Scope.SESSION_START)
 
 
-TCP, UDP = Protocol.TCP, Protocol.UDP
+TCP = Protocol.TCP
+UDP = Protocol.UDP
 PORTS = (PortRequest(1, TCP), PortRequest(1, UDP), PortRequest(2, UDP))
 
 

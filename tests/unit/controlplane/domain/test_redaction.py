@@ -42,7 +42,9 @@ def test_other_text_is_not_redacted() -> None:
     texts = [
         "bearer token incorrect",
         "insufficient_scope: authorization failed; authorization of basic things",
-        *(f"sha256:{SECRET[:64]}", "ty_of_match", f"ty_{ID}"),
+        f"sha256:{SECRET[:64]}",
+        "ty_of_match",
+        f"ty_{ID}",
     ]
     assert [redact(text) for text in texts] == texts
 

@@ -59,13 +59,15 @@ def test_a_smaller_pool_first_drops_standbys_that_do_not_exist(
 
 
 def test_packed_fills_the_first_host_and_spread_balances() -> None:
-    first, second = PoolHost("b", 0, 0, 3, rank=(0.1,)), PoolHost("a", 0, 0, 5, rank=(0.2,))
+    first = PoolHost("b", 0, 0, 3, rank=(0.1,))
+    second = PoolHost("a", 0, 0, 5, rank=(0.2,))
     assert share(4, [second, first], Strategy.PACKED) == {"b": 3, "a": 1}
     assert share(4, [second, first], Strategy.SPREAD) == {"b": 2, "a": 2}
     assert share(5, [second, replace(first, held=3)], Strategy.SPREAD) == {"b": 3, "a": 2}
 
 
-UDP, TCP = PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.TCP)
+UDP = PortRequest(1, Protocol.UDP)
+TCP = PortRequest(2, Protocol.TCP)
 EACH = Wanted(IMAGE, Resources(10**9, 2**30), (UDP, UDP, TCP))
 ROOMY = replace(
     HOST,

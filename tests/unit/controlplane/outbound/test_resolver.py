@@ -7,14 +7,31 @@ import pytest
 from controlplane.outbound.resolver import LookUps, Resolver, is_public
 
 PUBLIC = (
-    *("1.1.1.1", "2606:4700:4700::1111"),
-    *("::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::"),  # embedded IPv4
+    "1.1.1.1",
+    "2606:4700:4700::1111",
+    "::ffff:1.1.1.1",
+    "64:ff9b::101:101",
+    "2002:101:101::",  # embedded IPv4
 )
 OTHERS = (
-    *("127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "192.0.0.8"),
-    *("::1", "fe80::1%eth0", "fd00:ec2::254", "ff02::1", "fec0::1", "64:ff9b:1::101:101"),
-    *("::ffff:127.0.0.1", "::ffff:192.0.0.9", "::127.0.0.1", "64:ff9b::a9fe:a9fe"),
-    *("2002:7f00:1::", "2001:0:101:101::1"),
+    "127.0.0.1",
+    "10.0.0.1",
+    "169.254.169.254",
+    "0.0.0.0",
+    "224.0.0.1",
+    "192.0.0.8",
+    "::1",
+    "fe80::1%eth0",
+    "fd00:ec2::254",
+    "ff02::1",
+    "fec0::1",
+    "64:ff9b:1::101:101",
+    "::ffff:127.0.0.1",
+    "::ffff:192.0.0.9",
+    "::127.0.0.1",
+    "64:ff9b::a9fe:a9fe",
+    "2002:7f00:1::",
+    "2001:0:101:101::1",
 )
 
 
@@ -44,7 +61,9 @@ async def test_shares_lookups_of_a_name_on_own_threads(monkeypatch: pytest.Monke
     for result in found:
         assert not isinstance(result, BaseException)
         (one,) = result
-        assert (one["hostname"], one["host"], one["port"]) == ("r.example", "2606:4700::1111", 443)
+        assert one["hostname"] == "r.example"
+        assert one["host"] == "2606:4700::1111"
+        assert one["port"] == 443
         assert one["family"] == socket.AF_INET6
     assert [name.rpartition("_")[0] for name in threads] == ["registry names"]
     await resolver.resolve("r.example", 443)
@@ -54,7 +73,8 @@ async def test_shares_lookups_of_a_name_on_own_threads(monkeypatch: pytest.Monke
 
 async def test_hanging_lookup_does_not_delay_close(monkeypatch: pytest.MonkeyPatch) -> None:
     look_ups = LookUps()
-    begun, answered = threading.Event(), threading.Event()
+    begun = threading.Event()
+    answered = threading.Event()
 
     def hang(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
         begun.set()

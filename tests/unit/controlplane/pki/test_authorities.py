@@ -38,7 +38,8 @@ def test_rotation_survives_a_round_trip_and_older_readers_see_the_new_authority(
 
 
 def test_rejects_files_without_one_or_two_authorities() -> None:
-    both, third = Authorities(FIRST).rotated(NOW), Authority.create(NOW)
+    both = Authorities(FIRST).rotated(NOW)
+    third = Authority.create(NOW)
     for text in (b"", both.to_pem() + third.to_pem(), both.to_pem()[:-40]):
         with pytest.raises(ValueError, match=r"."):
             Authorities.from_pem(text)

@@ -35,8 +35,11 @@ def read(text: bytes) -> x509.Certificate:
 def described(made: x509.Certificate) -> tuple[list[str], list[str], list[x509.ObjectIdentifier]]:
     """The URIs, hosts and uses of a certificate, which must not sign others."""
     extension = made.extensions.get_extension_for_class
-    constraints, uses = extension(x509.BasicConstraints), extension(x509.ExtendedKeyUsage)
-    assert (constraints.critical, constraints.value.ca, uses.critical) == (True, False, True)
+    constraints = extension(x509.BasicConstraints)
+    uses = extension(x509.ExtendedKeyUsage)
+    assert constraints.critical is True
+    assert constraints.value.ca is False
+    assert uses.critical is True
     assert not extension(x509.KeyUsage).value.key_cert_sign
     names = extension(x509.SubjectAlternativeName).value
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
@@ -50,13 +53,16 @@ def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Au
     issued = authority.sign_agent(a_request(key), ID, NOW)
     made = read(issued.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
-    assert (made.public_key(), made.subject.rfc4514_string()) == (key.public_key(), f"CN={ID}")
-    uris, hosts = [f"tiltyard://agent/{ID}"], [f"{ID}.agent.tiltyard.internal"]
+    assert made.public_key() == key.public_key()
+    assert made.subject.rfc4514_string() == f"CN={ID}"
+    uris = [f"tiltyard://agent/{ID}"]
+    hosts = [f"{ID}.agent.tiltyard.internal"]
     assert described(made) == (uris, hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
     now = datetime.fromtimestamp(NOW, UTC)
     assert made.not_valid_after_utc == now + timedelta(days=30)
     assert now - timedelta(hours=1) < made.not_valid_before_utc < now
-    assert (issued.expire, int(issued.serial, 16)) == (NOW + 30 * 24 * 3600, made.serial_number)
+    assert issued.expire == NOW + 30 * 24 * 3600
+    assert int(issued.serial, 16) == made.serial_number
 
 
 def test_own_certificates_are_for_a_client_and_a_name_of_no_agent(authority: Authority) -> None:
@@ -65,21 +71,24 @@ def test_own_certificates_are_for_a_client_and_a_name_of_no_agent(authority: Aut
     made.verify_directly_issued_by(read(authority.certificate))
     assert described(made) == (["tiltyard://controlplane"], [], [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert "PRIVATE" not in repr(own)
-    made, hosts = read(authority.listener(NOW).certificate), ["enrolment.tiltyard.internal"]
+    made = read(authority.listener(NOW).certificate)
+    hosts = ["enrolment.tiltyard.internal"]
     assert described(made) == ([], hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
 
 
 def test_authority_cannot_sign_other_authorities(authority: Authority) -> None:
     made = read(authority.certificate)
     constraints = made.extensions.get_extension_for_class(x509.BasicConstraints).value
-    assert (constraints.ca, constraints.path_length) == (True, 0)
+    assert constraints.ca is True
+    assert constraints.path_length == 0
     assert authority.fingerprint == made.fingerprint(hashes.SHA256()).hex()
     assert read(Authority.create(NOW).certificate).subject != made.subject
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
     """Perform a mutual TLS handshake; raises SSLError."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
     ends = [
         client.wrap_bio(to_client, to_server, server_hostname=name),
         server.wrap_bio(to_server, to_client, server_side=True),
@@ -95,11 +104,13 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> No
 def test_issued_certificates_pass_strict_verification(tmp_path: Path, *, again: bool) -> None:
     """The default of Python 3.13 and later (RFC 5280)."""
     now = time.time()
-    authority, key = Authority.create(now), a_key()
+    authority = Authority.create(now)
+    key = a_key()
     if again:  # as read from its file
         authority = Authority.from_pem(authority.to_pem())
     agent = authority.sign_agent(a_request(key), ID, now).certificate
-    caller, listener = authority.caller(now), authority.listener(now)
+    caller = authority.caller(now)
+    listener = authority.listener(now)
     for name, text in {
         "agent": pem_of(key) + agent,
         "caller": caller.key + caller.certificate,
@@ -156,7 +167,8 @@ def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
 
 
 def test_certificate_is_due_before_its_life_and_after_two_thirds(authority: Authority) -> None:
-    expire, due = NOW + 30 * 24 * 3600, NOW + 20 * 24 * 3600
+    expire = NOW + 30 * 24 * 3600
+    due = NOW + 20 * 24 * 3600
     assert [authority.is_due(expire, at) for at in (due - 1, due)] == [False, True]
     # Before it is valid, too: it was signed while the clock was ahead.
     made = authority.sign_agent(a_request(), ID, NOW)

@@ -50,7 +50,14 @@ def test_ticket_is_valid_only_for_its_key_and_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "valid"), [(-10_000, True), (0, True), (24, True), (25, False), (10_000, False)]
+    ("hours", "valid"),
+    [
+        (-10_000, True),
+        (0, True),
+        (24, True),
+        (25, False),
+        (10_000, False),
+    ],
 )
 def test_ticket_covers_sessions_that_began_at_most_a_day_later(hours: int, valid: bool) -> None:
     """A claimed standby began earlier, and a host's clock may be ahead."""
@@ -67,14 +74,22 @@ async def opened(path: Path) -> TicketKey:
 
 async def test_key_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "ticket.key"
-    first, again = await opened(path), await opened(path)
+    first = await opened(path)
+    again = await opened(path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert first.ticket("h", "i", IDENTITY) == again.ticket("h", "i", IDENTITY)
     other = await opened(tmp_path / "other.key")
     assert first.ticket("h", "i", IDENTITY) != other.ticket("h", "i", IDENTITY)
 
 
-@pytest.mark.parametrize("damaged", [b"", b"short", bytes(33)])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"short",
+        bytes(33),
+    ],
+)
 async def test_damaged_key_is_reported_and_not_replaced(tmp_path: Path, damaged: bytes) -> None:
     path = tmp_path / "ticket.key"
     path.write_bytes(damaged)

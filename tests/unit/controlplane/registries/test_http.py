@@ -149,7 +149,8 @@ async def test_replaces_a_rejected_token_once(server: Server) -> None:
 
 
 async def test_supports_basic_authentication(server: Server) -> None:
-    server.challenge, server.accepts = 'Basic realm="x"', lambda header: header == BASIC
+    server.challenge = 'Basic realm="x"'
+    server.accepts = lambda header: header == BASIC
     with pytest.raises(UnusableError, match="credentials"):
         await server.ask()
     assert (await server.ask(**LOGIN)).status == 200
@@ -167,14 +168,21 @@ async def test_limits_the_size_of_a_token_response(server: Server) -> None:
 async def test_refused_or_missing_token_is_404(server: Server, status: int) -> None:
     server.token_status = status
     assert (await server.ask()).status == 404
-    server.token_status, server.refusal, server.accepts = 200, status, lambda _: False
+    server.token_status = 200
+    server.refusal = status
+    server.accepts = lambda _: False
     for more in ({}, LOGIN):
         assert (await server.ask(**more)).status == 404
         assert (await server.ask(**more)).status == 404  # with the cached token
 
 
 @pytest.mark.parametrize(
-    ("status", "reported"), [(401, "denied access"), (403, "denied access"), (500, "answered 500")]
+    ("status", "reported"),
+    [
+        (401, "denied access"),
+        (403, "denied access"),
+        (500, "answered 500"),
+    ],
 )
 async def test_refused_login_is_an_error(server: Server, status: int, reported: str) -> None:
     server.token_status = status
@@ -226,7 +234,8 @@ async def test_uses_auth_hosts(http: RegistryHttp, server: Server, stack: AsyncE
     server.challenge = f'Bearer realm="http://{service.address}/token"'
     with pytest.raises(UnusableError):
         await server.ask(**LOGIN)
-    assert (service.asked, server.paths) == ([], ["/v2/x"])
+    assert service.asked == []
+    assert server.paths == ["/v2/x"]
     assert (await server.ask(auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]
 
@@ -236,13 +245,16 @@ def test_realms_are_compared_as_origins() -> None:
     for realm in ("https://auth.docker.io/token", "https://AUTH.docker.io:443/token"):
         assert checked_realm(hub, realm).host == "auth.docker.io"
     for realm in (
-        *("", "/token", "http://auth.docker.io/token", "https://auth.docker.io:8443/token"),
-        *(
-            "https://auth.docker.io.evil.example/token",
-            "https://auth.docker.io@evil.example/token",
-        ),
-        *("https://evil.example#@auth.docker.io/token", "https://evil.example\\@auth.docker.io/x"),
-        *("https://[bad/token", "https://auth.docker.io:99999/token"),
+        "",
+        "/token",
+        "http://auth.docker.io/token",
+        "https://auth.docker.io:8443/token",
+        "https://auth.docker.io.evil.example/token",
+        "https://auth.docker.io@evil.example/token",
+        "https://evil.example#@auth.docker.io/token",
+        "https://evil.example\\@auth.docker.io/x",
+        "https://[bad/token",
+        "https://auth.docker.io:99999/token",
     ):
         with pytest.raises(UnusableError):
             checked_realm(hub, realm)
@@ -303,7 +315,8 @@ async def test_rejects_an_invalid_address(http: RegistryHttp, address: str) -> N
 async def test_hanging_registry_blocks_no_other(server: Server, stack: AsyncExitStack) -> None:
     http = RegistryHttp(FakeClock())
     stack.push_async_callback(http.close)
-    connections, all_taken = 0, asyncio.Event()
+    connections = 0
+    all_taken = asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections

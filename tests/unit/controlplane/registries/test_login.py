@@ -34,7 +34,14 @@ def test_limits_the_total_length_of_challenges() -> None:
 
 @pytest.mark.parametrize(
     ("reported", "seconds"),
-    [(None, 60.0), (0, 60.0), (300, 300.0), ("300", 300.0), (1e9, 3600.0), (-5, -5.0)],
+    [
+        (None, 60.0),
+        (0, 60.0),
+        (300, 300.0),
+        ("300", 300.0),
+        (1e9, 3600.0),
+        (-5, -5.0),
+    ],
 )
 def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> None:
     answer = json.dumps({"token": "t", "expires_in": reported})
@@ -44,7 +51,9 @@ def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> 
 @pytest.mark.parametrize(
     "token",
     [
-        *({}, {"token": 7}, {"token": "a\r\nX-Evil: 1"}),
+        {},
+        {"token": 7},
+        {"token": "a\r\nX-Evil: 1"},
         *({"token": "t", "expires_in": never} for never in ("soon", 10**400, float("nan"))),
     ],
 )

@@ -132,8 +132,11 @@ def test_refuses_a_known_field_in_another_case(manifest: Any) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b'{"schemaVersion":2}x', b'{"schemaVersion":2,"schemaVersion":1}'),
-        *(b"[" * 100_000, b"[" + b"[]," * 1_000_000 + b"[]]"),
+        b"",
+        b'{"schemaVersion":2}x',
+        b'{"schemaVersion":2,"schemaVersion":1}',
+        b"[" * 100_000,
+        b"[" + b"[]," * 1_000_000 + b"[]]",
     ],
 )
 def test_rejects_an_unreadable_manifest(content: bytes) -> None:
@@ -226,8 +229,19 @@ def test_digest_matches_only_its_content() -> None:
 
 _FIELDS = st.sampled_from(
     [
-        *("schemaVersion", "mediaType", "config", "layers", "manifests", "fsLayers"),
-        *("digest", "size", "urls", "Urls", "platform", "os", "x"),
+        "schemaVersion",
+        "mediaType",
+        "config",
+        "layers",
+        "manifests",
+        "fsLayers",
+        "digest",
+        "size",
+        "urls",
+        "Urls",
+        "platform",
+        "os",
+        "x",
     ]
 )
 _SCALARS = st.sampled_from(

@@ -45,9 +45,25 @@ async def source() -> AsyncIterator[Source]:
 
 def test_natural_order_of_versions() -> None:
     ordered = [
-        *("1.2", "1.9", "1.10", "1.10.1", "2", "007.1", "7.2", "9" * 100, "1" + "0" * 100),
-        *("latest", "v", "v0", "v00.1", "v1.9", "v1.10", "v1.10-rc9", "v1.11"),
-        *("v" + "9" * 100, "v-1"),
+        "1.2",
+        "1.9",
+        "1.10",
+        "1.10.1",
+        "2",
+        "007.1",
+        "7.2",
+        "9" * 100,
+        "1" + "0" * 100,
+        "latest",
+        "v",
+        "v0",
+        "v00.1",
+        "v1.9",
+        "v1.10",
+        "v1.10-rc9",
+        "v1.11",
+        "v" + "9" * 100,
+        "v-1",
     ]
     assert sorted(random.Random(1).sample(ordered, len(ordered)), key=natural_order) == ordered
     assert all(natural_order(a) < natural_order(b) for a, b in pairwise(ordered))

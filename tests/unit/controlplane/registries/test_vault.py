@@ -35,8 +35,10 @@ def test_unseals_a_password_with_the_same_key(path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "username"),
     [
-        *(("evil.example", "robot"), ("registry.example", "robot")),
-        *((WHOSE[0], "Robot"), (WHOSE[0], "")),
+        ("evil.example", "robot"),
+        ("registry.example", "robot"),
+        (WHOSE[0], "Robot"),
+        (WHOSE[0], ""),
     ],
 )
 def test_password_is_bound_to_user_and_address(path: Path, address: str, username: str) -> None:
@@ -105,7 +107,8 @@ def test_restores_a_deleted_key_from_memory(path: Path) -> None:
     path.unlink()
     new = vault.seal(*WHOSE, "another")
     again = loaded(path)
-    assert (again.unseal(*WHOSE, old), again.unseal(*WHOSE, new)) == (PASSWORD, "another")
+    assert again.unseal(*WHOSE, old) == PASSWORD
+    assert again.unseal(*WHOSE, new) == "another"
 
 
 def test_reports_an_unusable_key(path: Path, caplog: pytest.LogCaptureFixture) -> None:

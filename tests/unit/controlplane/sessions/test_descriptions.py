@@ -8,7 +8,8 @@ from controlplane.storage.engine.store import Database, Store
 from tests.unit.controlplane.storage.tables.test_players import SESSION
 from tiltyard.contract import State
 
-KEY, OTHER = ("alice", "one"), ("alice", "two")
+KEY = ("alice", "one")
+OTHER = ("alice", "two")
 
 
 def description(content: bytes = b"{}") -> Description:
@@ -31,7 +32,8 @@ async def store(store: Store) -> Store:
     ],
 )
 async def test_commit_drops_description_of_its_session_alone(store: Store, change: str) -> None:
-    descriptions, kept = Descriptions(store), description()
+    descriptions = Descriptions(store)
+    kept = description()
     for key in (KEY, OTHER):
         with descriptions.looking(key) as keep:
             keep(kept)
@@ -44,7 +46,8 @@ async def test_commit_drops_description_of_its_session_alone(store: Store, chang
 
 @pytest.mark.part_alone
 async def test_f52_what_was_read_before_a_commit_is_not_kept_after_it(store: Store) -> None:
-    descriptions, kept = Descriptions(store), description()
+    descriptions = Descriptions(store)
+    kept = description()
     with descriptions.looking(KEY) as keep_old:
         await store.run(Database.execute, "UPDATE session SET tag = 'v2' WHERE id = 'one'")
         with descriptions.looking(KEY) as keep_new:

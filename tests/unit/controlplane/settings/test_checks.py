@@ -24,17 +24,20 @@ def run(path: Path, *command: str) -> Result:
 def test_check_serve_and_init_report_the_same_mistakes(path: Path) -> None:
     path.write_text("regoins = 1\nstart_burst = 0\n")
     checked = run(path, "config", "check")
-    assert (checked.exit_code, checked.stdout) == (EXIT_CONFIG, "")
+    assert checked.exit_code == EXIT_CONFIG
+    assert checked.stdout == ""
     keys = [line.split(": ")[1] for line in checked.stderr.splitlines()]
     assert keys == ["start_burst", "regoins"]
     for command in ("serve", "init"):
         refused = run(path, command)
-        assert (refused.exit_code, refused.stderr) == (EXIT_CONFIG, checked.stderr)
+        assert refused.exit_code == EXIT_CONFIG
+        assert refused.stderr == checked.stderr
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
 def test_settings_are_shown_without_secrets(path: Path, mode: int) -> None:
-    password, ca = path.with_name("password"), path.with_name("ca.pem")
+    password = path.with_name("password")
+    ca = path.with_name("ca.pem")
     password.write_text(SECRET)
     password.chmod(mode)
     ca.write_text(AUTHORITY)

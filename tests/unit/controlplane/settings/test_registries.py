@@ -45,8 +45,10 @@ def test_reads_a_login(settings: Settings) -> None:
     more = f'auth_hosts = ["a.example", "b:1"]\nprivate = true\nca_file = "{settings.ca}"\n'
     config = settings.load(settings.login + more)
     [registry] = config.registries
-    assert (registry.password, registry.ca) == (PASSWORD, AUTHORITY)
-    assert (registry.auth_hosts, registry.private) == (("a.example", "b:1"), True)
+    assert registry.password == PASSWORD
+    assert registry.ca == AUTHORITY
+    assert registry.auth_hosts == ("a.example", "b:1")
+    assert registry.private is True
     assert "s3cret" not in repr(config)
     assert settings.load("").registries == (RegistryConfig(name="r", address="h.example"),)
 
@@ -58,7 +60,11 @@ def test_removes_one_line_break_from_a_password(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(b"a\n\n", "must be 1 to 4096"), (b"x" * 4097, "must be 1 to 4096"), (b"\xff", "not UTF-8")],
+    [
+        (b"a\n\n", "must be 1 to 4096"),
+        (b"x" * 4097, "must be 1 to 4096"),
+        (b"\xff", "not UTF-8"),
+    ],
 )
 def test_rejects_an_unsendable_password(settings: Settings, content: bytes, problem: str) -> None:
     settings.password.write_bytes(content)

@@ -31,7 +31,8 @@ async def test_sends_two_keepalives_per_watchdog_timeout(manager: Manager) -> No
 
 
 async def test_follow_notifies_from_readiness_to_stopping(manager: Manager) -> None:
-    serving, stopping = asyncio.Event(), asyncio.Event()
+    serving = asyncio.Event()
+    stopping = asyncio.Event()
     async with running(Notifier(Supervision(manager.address, 0.01)).follow(serving, stopping)):
         await asyncio.sleep(0)
         assert manager.received() == []  # not ready yet

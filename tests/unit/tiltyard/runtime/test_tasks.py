@@ -14,7 +14,8 @@ async def _fail(error: Exception, begin: asyncio.Event) -> None:
 
 
 async def test_logs_a_failure_without_a_waiter(caplog: pytest.LogCaptureFixture) -> None:
-    tasks, begin = TaskOwner[None](expected=OSError), asyncio.Event()
+    tasks = TaskOwner[None](expected=OSError)
+    begin = asyncio.Event()
     tasks.start(_fail(ValueError("odd"), begin), "odd one")
     tasks.start(_fail(OSError("full"), begin), "expected one")
     begin.set()
@@ -24,7 +25,8 @@ async def test_logs_a_failure_without_a_waiter(caplog: pytest.LogCaptureFixture)
 
 
 async def test_waiter_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None:
-    tasks, begin = TaskOwner[None](), asyncio.Event()
+    tasks = TaskOwner[None]()
+    begin = asyncio.Event()
     begin.set()
     with pytest.raises(ValueError, match="odd"):
         await tasks.finish(_fail(ValueError("odd"), begin), "odd one")
@@ -33,7 +35,8 @@ async def test_waiter_gets_the_failure(caplog: pytest.LogCaptureFixture) -> None
 
 
 async def test_work_outlives_a_cancelled_caller(caplog: pytest.LogCaptureFixture) -> None:
-    tasks, begin = TaskOwner[None](), asyncio.Event()
+    tasks = TaskOwner[None]()
+    begin = asyncio.Event()
     caller = asyncio.create_task(tasks.finish(_fail(ValueError("odd"), begin), "odd one"))
     await until_idle()
     caller.cancel()
@@ -47,14 +50,16 @@ async def test_work_outlives_a_cancelled_caller(caplog: pytest.LogCaptureFixture
 
 
 async def test_second_task_of_a_key_replaces_the_first() -> None:
-    tasks, never = TaskOwner[None](), asyncio.Event()
+    tasks = TaskOwner[None]()
+    never = asyncio.Event()
     first = tasks.start(_fail(ValueError(), never), "first", key="x")
     await until_idle()
     second = tasks.start(_fail(ValueError(), never), "second", key="x")
     assert set(tasks) == {first, second}
     await until_idle()
     assert first.cancelled()
-    assert (list(tasks), tasks.get("x")) == ([second], second)
+    assert list(tasks) == [second]
+    assert tasks.get("x") == second
     await tasks.close()
     await until_idle()
     assert second.cancelled()
@@ -63,7 +68,8 @@ async def test_second_task_of_a_key_replaces_the_first() -> None:
 
 @pytest.mark.parametrize("work_fails", [True, False])
 async def test_first_completed_raises_the_first_error(*, work_fails: bool) -> None:
-    begin, never = asyncio.Event(), asyncio.Event()
+    begin = asyncio.Event()
+    never = asyncio.Event()
     begin.set()
     works = [_fail(ValueError("odd"), begin), _fail(ValueError("late"), never)]
     work, other = works if work_fails else works[::-1]
@@ -72,7 +78,9 @@ async def test_first_completed_raises_the_first_error(*, work_fails: bool) -> No
 
 
 async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
-    threads, begun, unblocked = Threads(1, "test"), threading.Event(), threading.Event()
+    threads = Threads(1, "test")
+    begun = threading.Event()
+    unblocked = threading.Event()
     done: list[str] = []
 
     def work(what: str) -> None:

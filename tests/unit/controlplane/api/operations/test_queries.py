@@ -67,7 +67,8 @@ def _read(pairs: list[tuple[str, str]]) -> SessionsQuery | set[str]:
 @settings(max_examples=1500)
 @given(_PAIRS)
 def test_a_query_is_read_or_every_bad_parameter_is_named(pairs: list[tuple[str, str]]) -> None:
-    bad, read = _bad(pairs), _read(pairs)
+    bad = _bad(pairs)
+    read = _read(pairs)
     if bad:
         assert read == bad
         return
@@ -84,7 +85,13 @@ def test_a_query_is_read_or_every_bad_parameter_is_named(pairs: list[tuple[str, 
     assert (read.filter or {}) == filters
 
 
-@pytest.mark.parametrize(("keys", "fits"), [(MAX_KEYS, True), (MAX_KEYS + 1, False)])
+@pytest.mark.parametrize(
+    ("keys", "fits"),
+    [
+        (MAX_KEYS, True),
+        (MAX_KEYS + 1, False),
+    ],
+)
 def test_a_deep_object_has_at_most_32_keys(keys: int, fits: bool) -> None:
     read = _read([(f"filter[k{number}]", "v") for number in range(keys)])
     assert isinstance(read, SessionsQuery) if fits else read == {"filter"}

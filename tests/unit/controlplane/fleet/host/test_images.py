@@ -17,7 +17,8 @@ from tests.support.fake_clock import FakeClock, until_idle
 from tiltyard.contract import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
-GOOD, BAD = "good.example/game@sha256:{}", "bad.example/game@sha256:{}"
+GOOD = "good.example/game@sha256:{}"
+BAD = "bad.example/game@sha256:{}"
 
 
 class _Host:

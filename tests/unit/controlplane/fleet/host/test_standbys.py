@@ -95,7 +95,8 @@ class Queues(RuleBasedStateMachine):
         some = {i for i, agent in self.ready.items() if agent not in self.useless}
         assert (taken is None) == (not some)
         if taken is not None:
-            agent, internal_id = taken[0], taken[1].internal_id
+            agent = taken[0]
+            internal_id = taken[1].internal_id
             assert internal_id in some
             assert self.ready.pop(internal_id) == agent
             self.taken[internal_id] = self.live.pop(internal_id)

@@ -93,7 +93,9 @@ def test_hold_takes_reservation_port_and_slot_until_given_back(link: HostState) 
     before = view(link)
     link.hold("i", WANTED)
     taken = view(link)
-    assert (taken.held, taken.starting, taken.in_flight) == (Resources(2, 3), 1, 1)
+    assert taken.held == Resources(2, 3)
+    assert taken.starting == 1
+    assert taken.in_flight == 1
     assert (Protocol.UDP, 20007) in taken.used_ports()
     link.give_back("i")
     after = view(link)
@@ -104,11 +106,13 @@ def test_hold_takes_reservation_port_and_slot_until_given_back(link: HostState) 
 def test_answer_releases_the_slot_and_watch_the_rest(link: HostState) -> None:
     link.hold("i", WANTED)
     link.answered("i", Answer(SESSION, "life"))
-    assert (view(link).starting, view(link).in_flight) == (0, 1)
+    assert view(link).starting == 0
+    assert view(link).in_flight == 1
     link.apply(heartbeat(9), 1.0)
     assert link.in_flight == 1
     link.apply(heartbeat(10), 1.0)
-    assert (link.in_flight, view(link).held) == (0, Resources())
+    assert link.in_flight == 0
+    assert view(link).held == Resources()
     assert (Protocol.UDP, 20007) in view(link).used_ports()
 
 
@@ -118,7 +122,9 @@ def test_start_counted_by_the_host_is_not_counted_twice(link: HostState) -> None
     host = replace(HOST, reserved=WANTED.reservation, starting=frozenset({"i", "unknown"}))
     link.apply(WatchMessage("life", 9, host), 1.0)
     shown = view(link)
-    assert (shown.held, shown.in_flight, shown.starting) == (WANTED.reservation, 1, 2)
+    assert shown.held == WANTED.reservation
+    assert shown.in_flight == 1
+    assert shown.starting == 2
     # Its session follows in the next message; the start has no answer yet.
     link.apply(WatchMessage("life", 10, replace(host, starting=frozenset())), 1.0)
     assert view(link).held == WANTED.reservation
@@ -160,7 +166,8 @@ def test_absent_session_is_gone_unless_its_answer_is_newer(link: HostState) -> N
 
 
 def test_session_absent_from_a_snapshot_is_dropped_unless_newer(link: HostState) -> None:
-    old, kept = replace(SESSION, internal_id="old"), replace(SESSION, internal_id="kept")
+    old = replace(SESSION, internal_id="old")
+    kept = replace(SESSION, internal_id="kept")
     link.apply(WatchMessage("life", 10, SessionsReported((old, kept))), 1.0)
     newer = replace(SESSION, internal_id="newer", ports=(Port(1, Protocol.UDP, 1),), sequence=11)
     link.hold("newer", WANTED)

@@ -35,7 +35,10 @@ def ended(session: HostSession, end_time: float | None) -> HostSession:
 
 @pytest.mark.parametrize(
     ("older", "newer"),
-    [(attempt("b", 2), attempt("a", 3)), (attempt("a", 3), attempt("b", 3))],
+    [
+        (attempt("b", 2), attempt("a", 3)),
+        (attempt("a", 3), attempt("b", 3)),
+    ],
     ids=["later", "higher id"],
 )
 @pytest.mark.parametrize("newer_first", [True, False])
@@ -88,7 +91,13 @@ async def test_adopted_ended_session_gives_way_to_a_live_one(store: Store) -> No
     assert await rows(store, LIVE) == [("g", "new")]
 
 
-@pytest.mark.parametrize("session", [attempt("i", 2, end_time=1), attempt("i", 0.5, end_time=99)])
+@pytest.mark.parametrize(
+    "session",
+    [
+        attempt("i", 2, end_time=1),
+        attempt("i", 0.5, end_time=99),
+    ],
+)
 async def test_too_old_session_is_not_adopted(store: Store, session: HostSession) -> None:
     assert await verdict(store, "h", ended(session, session.end_time)) is Verdict.KEEP
     assert await rows(store, "SELECT 1 FROM session") == []
@@ -132,9 +141,14 @@ async def test_account_of_a_session_comes_from_its_row(store: Store) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *({}, {"state": State.RESTARTING}, {"host": "192.0.2.9"}, {"ports": ()}),
+        {},
+        {"state": State.RESTARTING},
+        {"host": "192.0.2.9"},
+        {"ports": ()},
         {"injected_env": {"b": "2", "a": "1"}},
-        *({"create_time": 7}, {"exit_code": 3}, {"detail": "it waits"}),
+        {"create_time": 7},
+        {"exit_code": 3},
+        {"detail": "it waits"},
     ],
     ids="".join,
 )

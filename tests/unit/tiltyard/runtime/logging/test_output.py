@@ -85,7 +85,8 @@ def test_blocked_reader_does_not_prevent_exit() -> None:
     with os.fdopen(ours), os.fdopen(theirs, "w") as full:
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, stderr=full, stdout=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stdout) == (0, b"out\n")
+    assert done.returncode == 0
+    assert done.stdout == b"out\n"
 
 
 def a_record(event: str, *, level: int = logging.WARNING, **more: Any) -> logging.LogRecord:

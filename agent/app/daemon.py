@@ -140,7 +140,7 @@ class Daemon:
                 self._reservations.disks,
                 sessions,
                 recovery,
-                self.images,
+                images=self.images,
                 learn=self._learn,
             )
             stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)

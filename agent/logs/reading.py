@@ -107,7 +107,7 @@ async def seal(
                         last = pieces[-1:]
                         count += len(pieces)
                         await records.run(log.add, pieces)
-                await _check_complete(engine, name, count, first, last)
+                await _check_complete(engine, name, count=count, first=first, last=last)
             except EngineError as error:
                 if not partly:
                     raise
@@ -120,7 +120,7 @@ async def seal(
 
 
 async def _check_complete(
-    engine: Engine, name: str, count: int, first: Sequence[LogPiece], last: Sequence[LogPiece]
+    engine: Engine, name: str, *, count: int, first: Sequence[LogPiece], last: Sequence[LogPiece]
 ) -> None:
     """Raise EngineError if the engine left out a part of a log that it read as `count` pieces.
 

@@ -41,8 +41,8 @@ class Reconciler:
         disks: Disks,
         sessions: SessionManager,
         recovery: Recovery,
-        images: Images,
         *,
+        images: Images,
         learn: Callable[[EngineInfo], None],
     ) -> None:
         self._runtime = runtime
@@ -181,7 +181,13 @@ class Reconciler:
                 self._do(session.internal_id, cleanup.record(life))
         shortage = disks.take_shortage()
         self._stuck &= {session.internal_id for _, session in ended}
-        found = retention.due(ended, self._rules, shortage, runtime.records.is_read, self._stuck)
+        found = retention.due(
+            ended,
+            self._rules,
+            shortage=shortage,
+            is_read=runtime.records.is_read,
+            stuck=self._stuck,
+        )
         disks.nothing_left = found.nothing_left
         for internal_id in found.containers:
             life = self._sessions.life(internal_id)

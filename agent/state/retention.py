@@ -82,6 +82,7 @@ def fair_order(oldest_first: Iterable[Session]) -> list[str]:
 def due(
     ended: Sequence[tuple[float, Session]],
     rules: Rules,
+    *,
     shortage: Shortage,
     is_read: Callable[[str], bool],
     stuck: Collection[str] = (),

@@ -265,7 +265,9 @@ class ControlPlane:
         tls = await self.certificate.open()
         address = host_and_port(self._config.api_listen)
         app = make_web_app(self.services)
-        self.base_url = await self._listeners.open("api_listen", app, bounds, address, tls)
+        self.base_url = await self._listeners.open(
+            "api_listen", app, bounds, address=address, tls=tls
+        )
         log.info("listening", address=self.base_url)
         self.listening.set()
         await stopping.wait()
@@ -277,7 +279,9 @@ class ControlPlane:
         address = host_and_port(self._config.metrics_listen)
         app = self._exposition.make_app()
         bounds = metrics_listener.BOUNDS
-        self.metrics_url = await self._listeners.open("metrics_listen", app, bounds, address)
+        self.metrics_url = await self._listeners.open(
+            "metrics_listen", app, bounds, address=address
+        )
         log.info("listening for scrapes", address=self.metrics_url)
 
     async def _serve_enrolment(self) -> None:
@@ -287,7 +291,7 @@ class ControlPlane:
         app = enrolling.make_enrolling_app(self.enrolment, self._metrics.http)
         tls = await self.issuer.listener_tls(enrolling.enrolling_tls())
         self.enrol_url = await self._listeners.open(
-            "enrol_listen", app, enrolling.BOUNDS, address, tls
+            "enrol_listen", app, enrolling.BOUNDS, address=address, tls=tls
         )
         log.info("listening for hosts to enrol", address=self.enrol_url)
 

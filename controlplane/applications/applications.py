@@ -94,7 +94,9 @@ class Applications:
         registry = await self._store.look(registries.get, application.registry)
         application, wrong = _checked(application, registry, self._allows)
         now = self._clock.time()
-        await self._store.run(applications.create, application, caller.actor, now, wrong)
+        await self._store.run(
+            applications.create, application, actor=caller.actor, now=now, violations=wrong
+        )
 
     async def edit(self, caller: Caller, name: str, changes: Changes) -> None:
         """Change an application of the caller's account.
@@ -109,8 +111,8 @@ class Applications:
             applications.edit,
             (caller.account, name),
             lambda current: edited(current, changes, known, self._allows),
-            caller.actor,
-            self._clock.time(),
+            actor=caller.actor,
+            now=self._clock.time(),
         )
 
     async def tagged(self, caller: Caller, name: str) -> tuple[Application, tuple[Tag, ...]]:

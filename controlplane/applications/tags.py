@@ -51,7 +51,7 @@ class Tags:
             now = self.clock.time()
             key = (application.account, application.name)
             if await self.store.run_then(
-                lambda _: self.changed(), enable_tag, key, found, caller.actor, now
+                lambda _: self.changed(), enable_tag, key, found, actor=caller.actor, now=now
             ):
                 await self.reach("tag.enabled")
                 return

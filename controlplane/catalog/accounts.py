@@ -91,7 +91,9 @@ class Accounts:
         now = self._clock.time()
         for name in names:
             token = mint()
-            if await self._store.run(accounts.create_account, name, token, INITIALISER, now):
+            if await self._store.run(
+                accounts.create_account, name, token, actor=INITIALISER, now=now
+            ):
                 made.accounts[name] = token.text
         operator = mint()
         another = new_operator_token

@@ -37,7 +37,9 @@ class Delegation:
             raise CannotDelegateError(", ".join(lacking))
         token = mint()
         now = self.clock.time()
-        await self.store.run(tokens.make, caller.actor, token, wanted, now, account)
+        await self.store.run(
+            tokens.make, caller.actor, token, wanted=wanted, now=now, account=account
+        )
         await self.reach("token.made")
         return token
 

@@ -90,7 +90,7 @@ def region() -> None:
     """Regions of hosts and sessions."""
 
 
-lists(region, "regions", "operator/region", "regions", REGIONS)
+lists(region, "regions", "operator/region", rows="regions", columns=REGIONS)
 removes(region, "delete", "region", "Delete a region that nothing uses.")
 
 
@@ -107,7 +107,7 @@ def node_pool() -> None:
     """Node pools: groups of hosts with a placement strategy."""
 
 
-lists(node_pool, "node pools", "operator/node-pool", "nodePools", NODE_POOLS)
+lists(node_pool, "node pools", "operator/node-pool", rows="nodePools", columns=NODE_POOLS)
 removes(node_pool, "delete", "node pool", "Delete a node pool that nothing uses.")
 
 
@@ -137,7 +137,7 @@ def agent() -> None:
     """Agents and their hosts."""
 
 
-lists(agent, "agents", "operator/agent", "agents", AGENTS)
+lists(agent, "agents", "operator/agent", rows="agents", columns=AGENTS)
 removes(
     agent,
     "remove",
@@ -211,7 +211,7 @@ def warm_pool() -> None:
     """Warm pools of the token's account."""
 
 
-lists(warm_pool, "warm pools", "warm-pool", "warmPools", WARM_POOLS)
+lists(warm_pool, "warm pools", "warm-pool", rows="warmPools", columns=WARM_POOLS)
 
 
 @warm_pool.command("set")

@@ -99,7 +99,7 @@ def account() -> None:
     """Accounts and their quotas."""
 
 
-lists(account, "accounts", "operator/account", "accounts", ACCOUNTS)
+lists(account, "accounts", "operator/account", rows="accounts", columns=ACCOUNTS)
 removes(
     account,
     "delete",

@@ -127,7 +127,9 @@ def calls(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorate
 
 
-def lists(group: click.Group, kinds: str, path: str, rows: str, columns: Sequence[Column]) -> None:
+def lists(
+    group: click.Group, kinds: str, path: str, *, rows: str, columns: Sequence[Column]
+) -> None:
     """Add the command `list`. `rows`: property of the response with the list."""
 
     @group.command("list", help=f"List the {kinds}.")

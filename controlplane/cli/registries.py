@@ -26,7 +26,7 @@ def registry() -> None:
     """Image registries."""
 
 
-lists(registry, "registries", "operator/registry", "registries", REGISTRIES)
+lists(registry, "registries", "operator/registry", rows="registries", columns=REGISTRIES)
 removes(registry, "delete", "registry", "Delete a registry that nothing uses.")
 
 

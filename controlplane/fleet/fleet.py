@@ -243,6 +243,7 @@ class Fleet:
         region: str,
         node_pool: str,
         wanted: Wanted,
+        *,
         internal_id: str,
         refused: frozenset[str],
     ) -> Host | None:

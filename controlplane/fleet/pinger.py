@@ -31,7 +31,7 @@ class Pinger:
     _: KW_ONLY
     interval: float  # Seconds between two measurements of a host; 0 disables them
     clock: Clock
-    random: Random = field(default_factory=Random)
+    random: Random = field(default_factory=Random)  # noqa: S311 - not a secret
     ping: Callable[[str, float], Awaitable[float | None]] = ping
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _logged: str = ""

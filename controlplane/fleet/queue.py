@@ -84,7 +84,9 @@ class HostQueue:
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
         release_slot()
-        host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
+        host = self._fleet.take_host(
+            *ask.place, ask.wanted, internal_id=ask.internal_id, refused=ask.tried
+        )
         if host is not None:
             return host
         if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)]):

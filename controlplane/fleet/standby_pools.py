@@ -218,7 +218,9 @@ class StandbyPools:
                 count = min(held[name], max(0, left))
                 plan[name] = count, older
                 left -= count
-        shares = self._share(wanted, newest, fresh, held, max(0, left) if is_patient else size)
+        shares = self._share(
+            wanted, newest, fresh, held=held, size=max(0, left) if is_patient else size
+        )
         return plan | {name: (count, newest) for name, count in shares.items()}
 
     def _share(
@@ -226,6 +228,7 @@ class StandbyPools:
         wanted: WantedPool,
         tag: Tag,
         views: Sequence[HostView],
+        *,
         held: Mapping[str, int],
         size: int,
     ) -> dict[str, int]:

@@ -304,7 +304,7 @@ class Edge:
         for server in self._servers:
             server.close()
 
-    def _begin(
+    def _begin(  # noqa: PLR0917  # aiohttp gives the arguments
         self,
         message: RawRequestMessage,
         payload: StreamReader,
@@ -384,5 +384,5 @@ def _refuse(request: Request, status: int, details: str, path: str | None = None
     )
     message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
     path = request.raw_path if path is None else path
-    body = error_body(path, request.identifier, status, message, details)
+    body = error_body(path, request.identifier, status=status, message=message, details=details)
     return Reply(json.dumps(body).encode(), status, is_last=True)

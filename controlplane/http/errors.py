@@ -79,7 +79,7 @@ class ErrorResponse(TypedDict):
 
 
 def error_body(
-    path: str, identifier: str, status: int, message: str, details: str, **more: Any
+    path: str, identifier: str, *, status: int, message: str, details: str, **more: Any
 ) -> dict[str, Any]:
     """Build an ErrorResponse; the query of `path` is dropped."""
     sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
@@ -99,7 +99,14 @@ def error_response(
     request: Request, status: int, message: str, details: str, **more: Any
 ) -> Reply:
     """Build the response of an ErrorResponse."""
-    body = error_body(request.raw_path, request.identifier, status, message, details, **more)
+    body = error_body(
+        request.raw_path,
+        request.identifier,
+        status=status,
+        message=message,
+        details=details,
+        **more,
+    )
     return Reply(json.dumps(body).encode(), status, reason=_PHRASES.get(status))
 
 

@@ -27,6 +27,7 @@ class Listeners:
         setting: str,
         app: Application,
         bounds: Bounds,
+        *,
         address: tuple[str, int],
         tls: ssl.SSLContext | None = None,
     ) -> str:

@@ -76,7 +76,9 @@ class Reply(web.StreamResponse):
         elif request.version == HttpVersion10:
             headers["Connection"] = "keep-alive"
         length = None if self.status == NO_CONTENT else len(content)
-        head = encoded_head(request.identifier, length, self.status, self.reason, headers)
+        head = encoded_head(
+            request.identifier, length, status=self.status, reason=self.reason, headers=headers
+        )
         await writer.write(head if request.method == "HEAD" else head + content)
         await writer.drain()
         return writer
@@ -93,6 +95,7 @@ def identifier() -> str:
 def encoded_head(
     identifier: str,
     length: int | None,
+    *,
     status: int = 200,
     reason: str = "OK",
     headers: Mapping[str, str] = MappingProxyType({}),

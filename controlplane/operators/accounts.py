@@ -37,14 +37,18 @@ class AccountAdmin:
         token = mint()
         now = self.clock.time()
         await self.store.run_in_portions(accounts.remove_portion, name)
-        create = accounts.create_account
-        if not await self.store.run(create, name, token, caller.actor, now, quota):
+        is_new = await self.store.run(
+            accounts.create_account, name, token, actor=caller.actor, now=now, quota=quota
+        )
+        if not is_new:
             raise ConflictError("an account of that name exists already")
         return token
 
     async def replace_quota(self, caller: Caller, name: str, quota: Quota) -> None:
         """Replace the quota of an account; existing usage stays."""
-        await self.store.run(accounts.replace_quota, name, quota, caller.actor, self.clock.time())
+        await self.store.run(
+            accounts.replace_quota, name, quota, actor=caller.actor, now=self.clock.time()
+        )
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Remove an account and all it owns; its tokens end at once.

@@ -120,7 +120,7 @@ class Agents:
         now = self.clock.time()
         deadline = None if seconds is None else now + seconds
         order = Drain(0 if host is None else host.drain.revision, draining, deadline)
-        await self.store.run_then(send, order_drain, name, order, caller.actor, now)
+        await self.store.run_then(send, order_drain, name, order, actor=caller.actor, now=now)
         host = fleet.host(name)
         if host is not None and fleet.report_age(host) <= fleet.unresponsive_after:
             await host.drain_orders.acknowledged(ORDER_WAIT)

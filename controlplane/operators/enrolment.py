@@ -65,7 +65,9 @@ class Enrolment:
         token = mint()
         now = self.clock.time()
         expire = now + TOKEN_LIFE
-        await self.store.run(enrolment.make_token, token, place, caller.actor, now, expire)
+        await self.store.run(
+            enrolment.make_token, token, place, actor=caller.actor, now=now, expire=expire
+        )
         text = f"{token.text}.{self.issuer.authority.fingerprint}"
         return EnrolmentToken(text, token.token_id, expire)
 
@@ -93,7 +95,14 @@ class Enrolment:
                 raise BadEnrolmentTokenError("it is none")
             issued = self._signed(wanted, agent_id)
             row = await self.store.run_then(
-                self._follow, enrolment.enrol, presented, wanted, agent_id, issued, address, now
+                self._follow,
+                enrolment.enrol,
+                presented,
+                wanted,
+                agent_id=agent_id,
+                issued=issued,
+                address=address,
+                now=now,
             )
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
             log.warning("refused to enrol a host", address=address, error=str(error))

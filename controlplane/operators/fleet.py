@@ -67,8 +67,8 @@ class FleetAdmin:
             rows.set_node_pool,
             name,
             rules,
-            caller.actor,
-            now,
+            actor=caller.actor,
+            now=now,
         )
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
@@ -102,8 +102,8 @@ class FleetAdmin:
             rows.remove,
             table,
             name,
-            caller.actor,
-            now,
+            actor=caller.actor,
+            now=now,
         )
 
 

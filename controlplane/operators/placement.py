@@ -38,7 +38,13 @@ class Explanations:
     fleet: Fleet
 
     async def explain(
-        self, account: str, name: str, location: str, version: str | None, pins: Mapping[str, Pin]
+        self,
+        account: str,
+        name: str,
+        *,
+        location: str,
+        version: str | None,
+        pins: Mapping[str, Pin],
     ) -> ExplainedPlacement:
         """Explain where a session would be placed now; nothing is reserved.
 

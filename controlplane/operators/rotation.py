@@ -125,11 +125,14 @@ class Rotation:
                     f" {left[0].row.name!r}: wait for them, or force it and enrol them again"
                 )
             names = [host.name for host in left]
-            fingerprint = kept.current.fingerprint
-            now = self.clock.time()
-            actor = caller.actor
             await self.store.run(
-                record_event, now, "authority.finished", "", actor, fingerprint, left=names
+                record_event,
+                "authority.finished",
+                "",
+                kept.current.fingerprint,
+                actor=caller.actor,
+                now=self.clock.time(),
+                left=names,
             )
             await self.issuer.trust(kept)
             self.renewal.redial()

@@ -79,7 +79,9 @@ class Authority:
         key = ec.generate_private_key(_CURVE)
         name = _name(f"Tiltyard authority {secrets.token_hex(8)}")
         begin = datetime.fromtimestamp(now, UTC)
-        builder = _builder(name, name, key.public_key(), begin, begin + AUTHORITY_LIFE)
+        builder = _builder(
+            name, name, key.public_key(), begin=begin, expire=begin + AUTHORITY_LIFE
+        )
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         builder = builder.add_extension(_usage(signs_certificates=True), True)
         return cls(builder.sign(key, hashes.SHA256()), key)
@@ -149,7 +151,7 @@ class Authority:
             x509.DNSName(agent_host(agent_id)),
         ]
         key = _requested_key(request)
-        made = self._sign(key, agent_id, names, ExtendedKeyUsageOID.SERVER_AUTH, now)
+        made = self._sign(key, agent_id, names=names, use=ExtendedKeyUsageOID.SERVER_AUTH, now=now)
         serial = f"{made.serial_number:x}"
         return Issued(_pem(made), serial, made.not_valid_after_utc.timestamp(), self.fingerprint)
 
@@ -167,13 +169,14 @@ class Authority:
         self, name: str, names: Sequence[x509.GeneralName], use: ObjectIdentifier, now: float
     ) -> Identity:
         key = ec.generate_private_key(_CURVE)
-        made = self._sign(key.public_key(), name, names, use, now)
+        made = self._sign(key.public_key(), name, names=names, use=use, now=now)
         return Identity(_pem(made), _key_pem(key), made.not_valid_after_utc.timestamp())
 
     def _sign(
         self,
         key: ec.EllipticCurvePublicKey,
         name: str,
+        *,
         names: Sequence[x509.GeneralName],
         use: ObjectIdentifier,
         now: float,
@@ -182,7 +185,7 @@ class Authority:
         # An expired authority issues expired certificates: it can be rotated while serving.
         begin = min(datetime.fromtimestamp(now, UTC), issuer.not_valid_after_utc)
         expire = min(begin + LIFE, issuer.not_valid_after_utc)
-        builder = _builder(_name(name), issuer.subject, key, begin, expire)
+        builder = _builder(_name(name), issuer.subject, key, begin=begin, expire=expire)
         issuer_key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions: tuple[tuple[x509.ExtensionType, bool], ...] = (
             (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -219,6 +222,7 @@ def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
+    *,
     begin: datetime,
     expire: datetime,
 ) -> x509.CertificateBuilder:

@@ -49,7 +49,9 @@ class TicketKey:
 
     def ticket(self, agent: str, internal_id: str, identity: Identity) -> str:
         """Issue the ticket of a session on an agent's host."""
-        return make_ticket(self._key, agent, internal_id, identity, to_ms(self._clock.time()))
+        return make_ticket(
+            self._key, agent, internal_id, identity=identity, issued_ms=to_ms(self._clock.time())
+        )
 
     def is_ours(self, agent: str, session: HostSession) -> bool:
         """Return whether this control plane ordered a session that an agent reports."""
@@ -74,7 +76,7 @@ class TicketKey:
 
 
 def make_ticket(
-    key: bytes, agent: str, internal_id: str, identity: Identity, issued_ms: int
+    key: bytes, agent: str, internal_id: str, *, identity: Identity, issued_ms: int
 ) -> str:
     """Return the ticket of a session on an agent's host, in hexadecimal."""
     account = identity.account
@@ -88,7 +90,7 @@ def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
     """Return whether a session's ticket is genuine and not issued long before its start."""
     identity = session.identity
     issued_ms = int.from_bytes(bytes.fromhex(identity.ticket)[:_TIME_BYTES], "big")
-    ticket = make_ticket(key, agent, session.internal_id, identity, issued_ms)
+    ticket = make_ticket(key, agent, session.internal_id, identity=identity, issued_ms=issued_ms)
     is_ours = hmac.compare_digest(identity.ticket, ticket)
     return is_ours and session.create_time <= from_ms(issued_ms) + MAX_AHEAD
 

@@ -116,7 +116,7 @@ class RegistryClient:
         with _translated(registry):
             async with asyncio.timeout(LIST_TIMEOUT):
                 for _ in range(MAX_PAGES):
-                    reply = await self._ask(registry, repository, path, query)
+                    reply = await self._ask(registry, repository, path, query=query)
                     if not _exists(reply):
                         return []
                     size += len(reply.body)
@@ -136,6 +136,7 @@ class RegistryClient:
         registry: Registry,
         repository: str,
         path: str,
+        *,
         query: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Reply:

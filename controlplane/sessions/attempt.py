@@ -81,7 +81,7 @@ class Attempts:
         self._metrics = metrics
 
     async def start(
-        self, start: Start, host: Host, internal_id: str, spec: SessionSpec, timeout: float
+        self, start: Start, host: Host, internal_id: str, spec: SessionSpec, *, timeout: float
     ) -> Outcome:
         """Start a session on a host.
 

@@ -216,7 +216,9 @@ class Sessions:
 
     async def _mark(self, caller: Caller, name: str) -> Session | None:
         now = self._clock.time()
-        return await self._store.run(request_stop, caller.account, name, caller.actor, now)
+        return await self._store.run(
+            request_stop, caller.account, name, actor=caller.actor, now=now
+        )
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:
         release_slot()

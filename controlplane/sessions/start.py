@@ -221,7 +221,9 @@ class Starts:
         is_recorded = start.is_recorded and start.id == identity.session_id
         attempt = None if first is None else first.attempt
         first_of = None if is_recorded else start.actor
-        is_begun = await self._store.run(sessions.reserve, new, failed, attempt, first_of)
+        is_begun = await self._store.run(
+            sessions.reserve, new, failed=failed, first=attempt, first_of=first_of
+        )
         if first is not None and not is_begun:
             first.release()
             first = None
@@ -336,7 +338,9 @@ class Starts:
         """Choose a host for the first attempt; None if none can take it now."""
         ask = _ask(start, plan, frozenset())
         with start.timing.phase(Phase.QUEUE):
-            host = self._fleet.take_host(*ask.place, ask.wanted, ask.internal_id, ask.tried)
+            host = self._fleet.take_host(
+                *ask.place, ask.wanted, internal_id=ask.internal_id, refused=ask.tried
+            )
         return None if host is None else self._trial(host, ask.internal_id)
 
     async def _next_trial(self, start: Start, plan: Plan, tried: frozenset[str]) -> Trial:
@@ -368,7 +372,9 @@ class Starts:
             await self._reach("start.attempted")
             timeout = self._timeout(start, CALL_SHARE)
             internal_id = trial.attempt.internal_id
-            outcome = await self._attempts.start(start, trial.host, internal_id, spec, timeout)
+            outcome = await self._attempts.start(
+                start, trial.host, internal_id, spec, timeout=timeout
+            )
         if not isinstance(outcome, Confirmed):
             trial.is_unanswered = isinstance(outcome, Unknown)
             await self._unanswered.end_attempt(start, trial)
@@ -381,10 +387,14 @@ class Starts:
         first_of = None if start.is_recorded else start.actor
         try:
             with start.timing.phase(Phase.COMMIT):
-                key = (start.account, start.id)
-                now = self._clock.time()
-                begin = sessions.begin_attempt
-                await self._store.run(begin, *key, trial.attempt, now, first_of=first_of)
+                await self._store.run(
+                    sessions.begin_attempt,
+                    start.account,
+                    start.id,
+                    trial.attempt,
+                    now=self._clock.time(),
+                    first_of=first_of,
+                )
         except AgentRefusedError as error:
             return NothingStarted(error)
         start.is_recorded = True

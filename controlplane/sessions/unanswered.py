@@ -42,7 +42,7 @@ class Unanswered:
             start.account,
             start.id,
             trial.attempt,
-            self._clock.time(),
+            now=self._clock.time(),
             unanswered=trial.is_unanswered,
         )
         self.drop(trial)
@@ -56,8 +56,8 @@ class Unanswered:
                     sessions.free,
                     start.account,
                     start.id,
-                    why,
-                    self._clock.time(),
+                    why=why,
+                    now=self._clock.time(),
                     attempt=trial.attempt if trial is not None else None,
                     unanswered=trial is not None and trial.is_unanswered,
                     is_recorded=start.is_recorded,

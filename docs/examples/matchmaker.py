@@ -98,7 +98,7 @@ class Tiltyard:
         ready = {"Prefer": f"wait=ready; wait={READY_WITHIN}"}
         give_up = time.monotonic() + TRY_FOR
         while True:
-            answer = self._call("POST", "/session", body, ready, timeout=ANSWERED_WITHIN)
+            answer = self._call("POST", "/session", body, headers=ready, timeout=ANSWERED_WITHIN)
             if answer.status == 201:
                 made = answer.json()
                 ports = {f"{p['container']}/{p['type']}": int(p["host"]) for p in made["ports"]}
@@ -156,6 +156,7 @@ class Tiltyard:
         method: str,
         path: str,
         body: object = None,
+        *,
         headers: Mapping[str, str] | None = None,
         timeout: float = 20.0,
     ) -> Answer:

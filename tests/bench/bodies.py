@@ -60,6 +60,8 @@ def _ms(model: type[Body], body: bytes) -> float:
         parse_body(body, model)
     except InvalidRequestError as error:
         listed = [{"field": one.field, "description": one.description} for one in error.listed]
-        refusal = error_body("/", "", 422, error.message, error.details, violations=listed)
+        refusal = error_body(
+            "/", "", status=422, message=error.message, details=error.details, violations=listed
+        )
         json.dumps(refusal).encode()
     return (time.thread_time() - begin) * 1000

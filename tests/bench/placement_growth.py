@@ -52,7 +52,7 @@ def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
     names = [_region(number % regions) for number in range(choices)]
     begin = time.perf_counter()
     for name in names:
-        link = fleet.take_host(name, _POOL, _WANTED, "attempt", frozenset())
+        link = fleet.take_host(name, _POOL, _WANTED, internal_id="attempt", refused=frozenset())
         assert link is not None
         link.give_back("attempt")
     return (time.perf_counter() - begin) / choices * 1e6

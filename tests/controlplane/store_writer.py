@@ -32,7 +32,7 @@ class Lax(sqlite3.Connection):
 
 def _insert(db: Database, number: int) -> None:
     for _ in range(2):
-        record_event(db, 0.0, KIND, "", ITSELF, str(number), padding=PADDING)
+        record_event(db, KIND, "", str(number), actor=ITSELF, now=0.0, padding=PADDING)
 
 
 async def _write(store: Store, numbers: Iterator[int]) -> None:

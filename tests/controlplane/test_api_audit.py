@@ -38,8 +38,8 @@ async def page(system: System, query: str) -> Any:
 
 async def write(system: System, *events: Event) -> None:
     def transaction(db: Database) -> None:
-        for event in events:
-            record_event(db, *event)
+        for now, kind, account, actor, subject in events:
+            record_event(db, kind, account, subject, actor=actor, now=now)
 
     await system.control_plane.store.run(transaction)
 

@@ -51,7 +51,9 @@ class World(System):
         """
         token = tokens.mint()
         owner = None if scope in OPERATOR_SCOPES else account
-        await self.control_plane.store.run(lambda db: insert_token(db, owner, token, {scope}, 0))
+        await self.control_plane.store.run(
+            lambda db: insert_token(db, owner, token, {scope}, now=0)
+        )
         for column, value in changes.items():
             await self.rows(f"UPDATE token SET {column}=? WHERE id=?", value, token.token_id)
         return token.text

@@ -244,7 +244,7 @@ async def test_impossible_revision_is_rejected(system: Draining) -> None:
 async def test_orders_in_the_same_millisecond_stay_in_order(system: Draining) -> None:
     store = system.control_plane.store
     drains = [
-        await store.run(order_drain, "a0", Drain(0, draining), Actor("token"), 1.0)
+        await store.run(order_drain, "a0", Drain(0, draining), actor=Actor("token"), now=1.0)
         for draining in (True, False)
     ]
     assert [drain.revision for drain in drains] == [1000, 1001]

@@ -94,13 +94,13 @@ async def test_an_attempt_that_is_reported_or_not_the_newest_is_not_ended(system
     before = await system.rows("SELECT * FROM session")
     [names] = await system.rows("SELECT internal_id, agent, host FROM session")
     store = system.control_plane.store
-    await store.run(end_attempt, "alice", "s", Attempt(*names), 0, unanswered=False)
+    await store.run(end_attempt, "alice", "s", Attempt(*names), now=0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
     await system.agent.stop()  # its report would confirm the row again
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
     other = Attempt("another attempt", system.agent.name, "")
-    await store.run(end_attempt, "alice", "s", other, 0, unanswered=False)
+    await store.run(end_attempt, "alice", "s", other, now=0, unanswered=False)
     assert await system.rows("SELECT * FROM session") == before
 
 

@@ -241,10 +241,17 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     await store.run(reserve, replace(new_session("x", labels=taken.labels), claim=claim))
     await found("a", "b", "c", "d", "x")
     failed = FailedClaim("x", standby, unanswered=False)
-    await store.run(reserve, new_session("x", labels={"mode": "duel"}), failed)
+    await store.run(reserve, new_session("x", labels={"mode": "duel"}), failed=failed)
     await found("a", "b", "c", "d", "x")
     await store.run(
-        sessions.free, "alice", "x", "", 1, attempt=None, unanswered=False, is_recorded=False
+        sessions.free,
+        "alice",
+        "x",
+        why="",
+        now=1,
+        attempt=None,
+        unanswered=False,
+        is_recorded=False,
     )
     await found("a", "b", "c", "d")
 
@@ -261,13 +268,20 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     await found("a", "b", "c", "d")
 
     # Others end unreported, are freed, or never begin.
-    await store.run(sessions.begin_attempt, "alice", "b", Attempt("i3", "h", ""), 9)
+    await store.run(sessions.begin_attempt, "alice", "b", Attempt("i3", "h", ""), now=9)
     started = Identity("alice", "b", "game", "v1", "local", {"mode": "duel"})
     await reports.write("h", [replace(SESSION, internal_id="i3", identity=started)], 9)
     await store.run(end_all_missing, "h", ["i3"], 9)
     await found("a", "c", "d")
     await store.run(
-        sessions.free, "alice", "c", "", 9, attempt=None, unanswered=False, is_recorded=False
+        sessions.free,
+        "alice",
+        "c",
+        why="",
+        now=9,
+        attempt=None,
+        unanswered=False,
+        is_recorded=False,
     )
     await found("a", "d")
     await store.run(sessions.drop_unattempted)

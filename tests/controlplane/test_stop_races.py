@@ -185,7 +185,7 @@ async def test_second_start_of_an_id_does_not_affect_the_first(system: System, g
 async def mark(system: System, name: str) -> None:
     """Mark a session to be stopped, as another control plane on the same database does."""
     store = system.control_plane.store
-    assert await store.run(request_stop, "alice", name, Actor("other"), 1) is not None
+    assert await store.run(request_stop, "alice", name, actor=Actor("other"), now=1) is not None
 
 
 async def marked_at(system: System, gate: Hold) -> None:

@@ -40,7 +40,7 @@ async def stream_logs(request: web.Request, query: LogsQuery) -> web.StreamRespo
     chunks = await services.sessions.logs(caller_of(request), query.id, follow=query.follow)
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
     wait = FIRST_BYTE_WAIT if query.follow else None
-    return await _send(request, response, chunks, services.http.log_bytes, wait)
+    return await _send(request, response, chunks, passed=services.http.log_bytes, first_wait=wait)
 
 
 @operation(media_types=("application/x-tar",))
@@ -49,7 +49,7 @@ async def fetch_artifact(request: web.Request, query: ArtifactQuery) -> web.Stre
     services = services_of(request)
     chunks = await services.sessions.artifact(caller_of(request), query.session, query.path)
     response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
-    return await _send(request, response, chunks, services.http.artifact_bytes)
+    return await _send(request, response, chunks, passed=services.http.artifact_bytes)
 
 
 async def end_streams(app: web.Application) -> None:
@@ -61,6 +61,7 @@ async def _send(
     request: web.Request,
     response: web.StreamResponse,
     chunks: AsyncGenerator[bytes, None],
+    *,
     passed: Counter,
     first_wait: float | None = None,
 ) -> web.StreamResponse:
@@ -68,7 +69,7 @@ async def _send(
     release_slot()
     try:
         async with aclosing(chunks), services_of(request).streams.opened(caller_of(request)):
-            await _pass_on(request, response, chunks, passed, first_wait)
+            await _pass_on(request, response, chunks, passed=passed, first_wait=first_wait)
     except Exception:
         if not response.prepared:
             raise
@@ -80,6 +81,7 @@ async def _pass_on(
     request: web.Request,
     response: web.StreamResponse,
     chunks: AsyncGenerator[bytes, None],
+    *,
     passed: Counter,
     first_wait: float | None,
 ) -> None:

@@ -99,7 +99,11 @@ async def explain_placement(request: web.Request, query: PlacementQuery) -> List
         container, _, protocol = key.partition("/")
         pins[f"ports[{key}]"] = Pin(int(container), host, Protocol(protocol))
     found = await services_of(request).explanations.explain(
-        query.account, query.image, query.location, query.version or None, pins
+        query.account,
+        query.image,
+        location=query.location,
+        version=query.version or None,
+        pins=pins,
     )
     application = found.application
     pulls = found.pulls

@@ -59,7 +59,7 @@ def make_ready(copy: Path, taken: str, now: float) -> None:
                 "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": to_ms(now)}
             )
             db.execute("UPDATE agent SET downtime_ms=0")
-            record_event(db, now, "database.restored", "", ITSELF, "", of=taken)
+            record_event(db, "database.restored", "", "", actor=ITSELF, now=now, of=taken)
             db.execute("COMMIT")
             _leave_wal(connection)
     except sqlite3.Error as error:

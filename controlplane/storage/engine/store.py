@@ -377,8 +377,16 @@ class Actor:
 ITSELF = Actor("controlplane")
 
 
-def record_event(  # noqa: PLR0917  # the columns of one line
-    db: Database, now: float, kind: str, account: str, actor: Actor, object_: str, /, **data: Any
+def record_event(
+    db: Database,
+    kind: str,
+    account: str,
+    object_: str,
+    /,
+    *,
+    actor: Actor,
+    now: float,
+    **data: Any,
 ) -> None:
     """Append an audit line within the transaction that makes the change."""
     db.execute(

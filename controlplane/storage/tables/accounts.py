@@ -68,15 +68,15 @@ def create_operator_token(db: Database, token: NewToken, now: float, *, another:
     It has no parent: no other token's revocation ends it.
     """
     if not db.execute("SELECT 1 FROM token WHERE account IS NULL LIMIT 1").fetchone():
-        insert_token(db, None, token, OPERATOR_SCOPES, now)
+        insert_token(db, None, token, OPERATOR_SCOPES, now=now)
         return True
     if another:
-        insert_token(db, None, token, OPERATOR_SCOPES, now, name=f"init-{token.token_id}")
+        insert_token(db, None, token, OPERATOR_SCOPES, now=now, name=f"init-{token.token_id}")
     return another
 
 
 def create_account(
-    db: Database, name: str, token: NewToken, actor: Actor, now: float, quota: Quota = UNLIMITED
+    db: Database, name: str, token: NewToken, *, actor: Actor, now: float, quota: Quota = UNLIMITED
 ) -> bool:
     """Create an account with its first token; False if it exists."""
     inserted = db.execute(
@@ -86,8 +86,8 @@ def create_account(
     )
     if inserted.rowcount == 0:
         return False
-    record_event(db, now, "account.created", name, actor, name, quota=asdict(quota))
-    insert_token(db, name, token, ACCOUNT_SCOPES, now, actor=actor)
+    record_event(db, "account.created", name, name, actor=actor, now=now, quota=asdict(quota))
+    insert_token(db, name, token, ACCOUNT_SCOPES, now=now, actor=actor)
     return True
 
 
@@ -104,7 +104,7 @@ def find(db: Database) -> list[Account]:
     return [_account(row) for row in rows]
 
 
-def replace_quota(db: Database, name: str, quota: Quota, actor: Actor, now: float) -> None:
+def replace_quota(db: Database, name: str, quota: Quota, *, actor: Actor, now: float) -> None:
     """Replace an account's quota, from its next start on.
 
     Raises:
@@ -117,7 +117,7 @@ def replace_quota(db: Database, name: str, quota: Quota, actor: Actor, now: floa
     )
     if not changed.rowcount:
         raise NotFoundError("account", name)
-    record_event(db, now, "account.changed", name, actor, name, quota=asdict(quota))
+    record_event(db, "account.changed", name, name, actor=actor, now=now, quota=asdict(quota))
 
 
 def remove(db: Database, name: str, actor: Actor, now: float) -> list[str]:
@@ -141,7 +141,7 @@ def remove(db: Database, name: str, actor: Actor, now: float) -> list[str]:
         values,
     ).fetchall()
     db.execute("UPDATE account SET removed_ms=:now WHERE name=:name", values)
-    record_event(db, now, "account.removed", name, actor, name, tokens=len(ended))
+    record_event(db, "account.removed", name, name, actor=actor, now=now, tokens=len(ended))
     return [token_id for (token_id,) in ended]
 
 

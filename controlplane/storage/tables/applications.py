@@ -62,6 +62,7 @@ _READER = TypeAdapter(Application)
 def create(
     db: Database,
     application: Application,
+    *,
     actor: Actor,
     now: float,
     violations: Sequence[Violation] = (),
@@ -87,7 +88,7 @@ def create(
         text = f"the account has {MAX_APPLICATIONS} applications, the maximum"
         raise ConflictError(text)
     write_row(db, "application", _row(application) | {"created_ms": to_ms(now)})
-    record_event(db, now, "application.created", account, actor, name)
+    record_event(db, "application.created", account, name, actor=actor, now=now)
 
 
 def get(db: Database, account: str, name: str) -> Application | None:
@@ -114,6 +115,7 @@ def edit(
     db: Database,
     key: tuple[str, str],
     change: Callable[[Application], Application],
+    *,
     actor: Actor,
     now: float,
 ) -> None:
@@ -136,9 +138,9 @@ def edit(
                 " WHERE account=:account AND name=:name",
                 _row(changed),
             )
-            remove_pools_elsewhere(db, key, changed.regions, actor, now)
-        record_event(db, now, "application.edited", key[0], actor, key[1], fields=fields)
-        withdraw_old_tags(db, key, changed.tag_keep, actor, now)
+            remove_pools_elsewhere(db, key, changed.regions, actor=actor, now=now)
+        record_event(db, "application.edited", key[0], key[1], actor=actor, now=now, fields=fields)
+        withdraw_old_tags(db, key, changed.tag_keep, actor=actor, now=now)
 
 
 async def all_of(store: Store, account: str) -> AsyncGenerator[list[Application], None]:

@@ -84,7 +84,9 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> 
         return True
     db.execute("DELETE FROM session WHERE account=:account AND id=:id", values)
     why = "the standby was not available"
-    record_event(db, now, "session.not_started", account, ITSELF, failed.session_id, why=why)
+    record_event(
+        db, "session.not_started", account, failed.session_id, actor=ITSELF, now=now, why=why
+    )
     return False
 
 

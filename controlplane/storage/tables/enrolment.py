@@ -61,7 +61,7 @@ def enrolled(db: Database) -> int:
 
 
 def make_token(
-    db: Database, token: NewToken, wanted: Place, actor: Actor, now: float, expire: float
+    db: Database, token: NewToken, wanted: Place, *, actor: Actor, now: float, expire: float
 ) -> None:
     """Store a token for one host of a region and node pool; remove old ones.
 
@@ -73,7 +73,7 @@ def make_token(
     stored = {"id": token.token_id, "secret_hash": token.secret_hash, "expire_ms": to_ms(expire)}
     write_row(db, "enrolment_token", stored | asdict(wanted))
     place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
-    record_event(db, now, "agent.token_created", "", actor, token.token_id, **place)
+    record_event(db, "agent.token_created", "", token.token_id, actor=actor, now=now, **place)
 
 
 def place_of(db: Database, agent: str) -> Place:
@@ -92,6 +92,7 @@ def enrol(
     db: Database,
     presented: PresentedToken,
     newcomer: Newcomer,
+    *,
     agent_id: str,
     issued: Issued,
     address: str,
@@ -123,7 +124,7 @@ def enrol(
     void_tokens(db, newcomer.name, now)
     actor = Actor(presented.token_id, address)
     data = {"region": place.region, "nodePool": place.node_pool, "serial": issued.serial}
-    record_event(db, now, "agent.enrolled", "", actor, newcomer.name, **data)
+    record_event(db, "agent.enrolled", "", newcomer.name, actor=actor, now=now, **data)
     return get_agent(db, newcomer.name)
 
 
@@ -137,7 +138,7 @@ def renewed(db: Database, row: AgentRow, serial: str, now: float) -> None:
     )
     if changed.rowcount:
         data = {"serial": serial, "expires": expire_ms, "authority": row.authority}
-        record_event(db, now, "agent.renewed", "", ITSELF, row.name, **data)
+        record_event(db, "agent.renewed", "", row.name, actor=ITSELF, now=now, **data)
 
 
 def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
@@ -156,7 +157,7 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
         db.execute(sql, {"name": name, "now": to_ms(now)})
         lose_sessions(db, name, now)
         void_tokens(db, name, now)
-        record_event(db, now, "agent.revoked", "", actor, name)
+        record_event(db, "agent.revoked", "", name, actor=actor, now=now)
 
 
 def drop_starts_on_revoked(db: Database, now: float) -> None:
@@ -178,7 +179,9 @@ def rotated(db: Database, authority: str, actor: Actor, now: float, *, compromis
     if compromised:
         sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
         db.execute(sql, {"now": to_ms(now)})
-    record_event(db, now, "authority.rotated", "", actor, authority, compromised=compromised)
+    record_event(
+        db, "authority.rotated", "", authority, actor=actor, now=now, compromised=compromised
+    )
 
 
 def _check_place(db: Database, place: Place) -> None:

@@ -146,7 +146,7 @@ def counted_regions(db: Database) -> dict[str, dict[str, int]]:
 def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
     """Create a region if missing."""
     if db.execute("INSERT OR IGNORE INTO region(name) VALUES (?)", (name,)).rowcount:
-        record_event(db, now, "region.created", "", actor, name)
+        record_event(db, "region.created", "", name, actor=actor, now=now)
 
 
 def node_pools(db: Database) -> list[NodePool]:
@@ -162,14 +162,16 @@ def node_pools(db: Database) -> list[NodePool]:
     ]
 
 
-def set_node_pool(db: Database, name: str, rules: NodePoolRules, actor: Actor, now: float) -> None:
+def set_node_pool(
+    db: Database, name: str, rules: NodePoolRules, *, actor: Actor, now: float
+) -> None:
     """Create a node pool or change its rules."""
     if write_row(db, "node_pool", {"name": name, **asdict(rules)}, "name"):
         data = {"strategy": rules.strategy, "hostNetwork": rules.host_network}
-        record_event(db, now, "node_pool.set", "", actor, name, **data)
+        record_event(db, "node_pool.set", "", name, actor=actor, now=now, **data)
 
 
-def remove(db: Database, table: str, name: str, actor: Actor, now: float) -> None:
+def remove(db: Database, table: str, name: str, *, actor: Actor, now: float) -> None:
     """Remove an unused region, node pool or registry.
 
     Raises:
@@ -180,7 +182,7 @@ def remove(db: Database, table: str, name: str, actor: Actor, now: float) -> Non
         raise NotFoundError(table.replace("_", " "), name)
     _check_unused(db, table, name)
     db.execute(f"DELETE FROM {table} WHERE name=?", (name,))  # noqa: S608
-    record_event(db, now, f"{table}.removed", "", actor, name)
+    record_event(db, f"{table}.removed", "", name, actor=actor, now=now)
 
 
 def _uses(db: Database, table: str, name: str) -> dict[str, int]:
@@ -215,7 +217,7 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
         {"name": name, "now": to_ms(now)},
     )
     void_tokens(db, name, now)
-    record_event(db, now, "agent.removed", "", actor, name)
+    record_event(db, "agent.removed", "", name, actor=actor, now=now)
 
 
 def void_tokens(db: Database, agent: str, now: float) -> None:
@@ -226,7 +228,7 @@ def void_tokens(db: Database, agent: str, now: float) -> None:
     )
 
 
-def order_drain(db: Database, agent: str, order: Drain, actor: Actor, now: float) -> Drain:
+def order_drain(db: Database, agent: str, order: Drain, *, actor: Actor, now: float) -> Drain:
     """Write an order under a new revision, after the newest one that the host is known to have.
 
     The revision is at least the wall time, so that it exceeds those of a lost database.
@@ -243,9 +245,9 @@ def order_drain(db: Database, agent: str, order: Drain, actor: Actor, now: float
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
     learn_drain(db, agent, drain)
     if order.draining:
-        record_event(db, now, "agent.drained", "", actor, agent, deadline=deadline_ms)
+        record_event(db, "agent.drained", "", agent, actor=actor, now=now, deadline=deadline_ms)
     else:
-        record_event(db, now, "agent.undrained", "", actor, agent)
+        record_event(db, "agent.undrained", "", agent, actor=actor, now=now)
     return drain
 
 
@@ -283,5 +285,5 @@ def lose(db: Database, agent: str, starting: Collection[str], now: float) -> Non
         {"agent": agent, "now": to_ms(now)},
     )
     if lost.rowcount:
-        record_event(db, now, "agent.lost", "", ITSELF, agent)
+        record_event(db, "agent.lost", "", agent, actor=ITSELF, now=now)
         give_up_sessions(db, agent, starting, now)

@@ -101,11 +101,11 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
     _write(db, wanted)
     record_event(
         db,
-        now,
         "registry.set",
         "",
-        actor,
         wanted.name,
+        actor=actor,
+        now=now,
         address=wanted.address,
         aliases=wanted.aliases,
         username=wanted.username or None,

@@ -178,7 +178,7 @@ def _evaluate(db: Database, by: _Reporter, session: HostSession, into: Evaluatio
     if not session.is_standby:
         _write(db, by, session, reported)
     elif session.state.ended:
-        end_missing(db, by.agent, session.internal_id, by.now)
+        end_missing(db, by.agent, session.internal_id, now=by.now)
     if session.state.ended:
         return Verdict.KEEP
     verdict = Verdict.CLAIM if session.is_standby else Verdict.KEEP
@@ -260,7 +260,9 @@ def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) 
             into.superseded.append(other)
     _take_row(db, by, session)
     actor = Actor(by.agent)
-    record_event(db, by.now, "session.adopted", identity.account, actor, identity.session_id)
+    record_event(
+        db, "session.adopted", identity.account, identity.session_id, actor=actor, now=by.now
+    )
     return _evaluate(db, by, session, into)
 
 
@@ -271,7 +273,9 @@ def _supersede(
     account = session.identity.account
     session_id = session.identity.session_id
     data = {"stopped": asdict(gone), "kept": asdict(kept)}
-    record_event(db, by.now, "session.duplicate", account, Actor(by.agent), session_id, **data)
+    record_event(
+        db, "session.duplicate", account, session_id, actor=Actor(by.agent), now=by.now, **data
+    )
 
 
 def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
@@ -316,7 +320,7 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
         remove_labels(db, account, session_id)
         actor = Actor(by.agent)
         why = session.end_reason
-        record_event(db, by.now, "session.ended", account, actor, session_id, reason=why)
+        record_event(db, "session.ended", account, session_id, actor=actor, now=by.now, reason=why)
 
 
 def _reported(session: HostSession) -> dict[str, object]:

@@ -78,7 +78,7 @@ def remove_labels(db: Database, account: str, session_id: str) -> None:
 
 
 def _end_session(
-    db: Database, agent: str, internal_id: str, reason: EndReason, now: float
+    db: Database, agent: str, internal_id: str, *, reason: EndReason, now: float
 ) -> None:
     """End a session of an agent, as exited only if it was stopped. Idempotent."""
     row = db.execute(
@@ -95,12 +95,12 @@ def _end_session(
     ).fetchone()
     if row is not None:
         remove_labels(db, *row)
-        record_event(db, now, "session.ended", row[0], ITSELF, row[1], reason=reason)
+        record_event(db, "session.ended", row[0], row[1], actor=ITSELF, now=now, reason=reason)
 
 
 def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:
     """End a session that its host, asked to stop it, does not have. Idempotent."""
-    _end_session(db, agent, internal_id, EndReason.STOPPED, now)
+    _end_session(db, agent, internal_id, reason=EndReason.STOPPED, now=now)
     note_stopped(db, agent, now, internal_id)
 
 
@@ -130,13 +130,14 @@ def has_row(db: Database, internal_id: str) -> bool:
 def end_all_missing(db: Database, agent: str, internal_ids: Iterable[str], now: float) -> None:
     """Apply `end_missing` to each session."""
     for internal_id in internal_ids:
-        end_missing(db, agent, internal_id, now)
+        end_missing(db, agent, internal_id, now=now)
 
 
 def end_missing(
     db: Database,
     agent: str,
     internal_id: str,
+    *,
     now: float,
     reason: EndReason = EndReason.ENGINE_ERROR,
 ) -> None:
@@ -147,12 +148,12 @@ def end_missing(
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
-        _end_session(db, agent, internal_id, reason, now)
+        _end_session(db, agent, internal_id, reason=reason, now=now)
         return
     # The control plane died before the answer: stop the session if it still starts.
     note_unanswered(db, agent, internal_id, now)
     db.execute("DELETE FROM session WHERE internal_id=?", (internal_id,))
-    record_event(db, now, "session.not_started", row[0], ITSELF, row[1])
+    record_event(db, "session.not_started", row[0], row[1], actor=ITSELF, now=now)
 
 
 def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> None:
@@ -162,7 +163,7 @@ def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = Fa
         " AND (confirmed OR :starts_too)"
     )
     for (internal_id,) in db.execute(live, {"agent": agent, "starts_too": starts_too}).fetchall():
-        end_missing(db, agent, internal_id, now, EndReason.HOST_LOST)
+        end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
     note_stopped(db, agent, now)
 
 
@@ -174,7 +175,7 @@ def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: f
     for internal_id in live_on(db, agent):
         if internal_id not in starting:
             note_unanswered(db, agent, internal_id, now)
-            end_missing(db, agent, internal_id, now, EndReason.HOST_LOST)
+            end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
 
 
 def note_unanswered(db: Database, agent: str, internal_id: str, now: float) -> None:

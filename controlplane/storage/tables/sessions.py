@@ -74,6 +74,7 @@ class Session(NamedTuple):
 def reserve(
     db: Database,
     new: NewSession,
+    *,
     failed: FailedClaim | None = None,
     first: Attempt | None = None,
     first_of: Actor | None = None,
@@ -110,11 +111,13 @@ def reserve(
         raise QuotaExceededError(limit)
     add_labels(db, account, session_id, new.identity.labels)
     if claim is not None and not is_ours:
-        record_event(db, new.created, "session.reserved", account, claim.actor, session_id)
+        record_event(
+            db, "session.reserved", account, session_id, actor=claim.actor, now=new.created
+        )
     if first is None:
         return False
     try:
-        begin_attempt(db, account, session_id, first, new.created, first_of=first_of)
+        begin_attempt(db, account, session_id, first, now=new.created, first_of=first_of)
     except AgentRefusedError:
         return False
     return True
@@ -125,8 +128,8 @@ def begin_attempt(
     account: str,
     session_id: str,
     attempt: Attempt,
-    now: float,
     *,
+    now: float,
     first_of: Actor | None = None,
 ) -> None:
     """Write an attempt before its call.
@@ -155,11 +158,11 @@ def begin_attempt(
             raise StoppedDuringStartError
         raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
     if first_of is not None:
-        record_event(db, now, "session.reserved", account, first_of, session_id)
+        record_event(db, "session.reserved", account, session_id, actor=first_of, now=now)
 
 
 def end_attempt(
-    db: Database, account: str, session_id: str, attempt: Attempt, now: float, *, unanswered: bool
+    db: Database, account: str, session_id: str, attempt: Attempt, *, now: float, unanswered: bool
 ) -> None:
     """Remove a failed attempt from its session, unless its host has reported it meanwhile.
 
@@ -178,9 +181,9 @@ def free(
     db: Database,
     account: str,
     session_id: str,
+    *,
     why: str,
     now: float,
-    *,
     attempt: Attempt | None,
     unanswered: bool,
     is_recorded: bool,
@@ -197,11 +200,13 @@ def free(
         {"account": account, "id": session_id, "attempt": attempt and attempt.internal_id},
     )
     if is_recorded:
-        record_event(db, now, "session.not_started", account, ITSELF, session_id, why=why)
+        record_event(
+            db, "session.not_started", account, session_id, actor=ITSELF, now=now, why=why
+        )
 
 
 def request_stop(
-    db: Database, account: str, name: str, actor: Actor, now: float
+    db: Database, account: str, name: str, *, actor: Actor, now: float
 ) -> Session | None:
     """Set the stop mark of a session, by its id or internal id; None if no live one has it.
 
@@ -216,7 +221,7 @@ def request_stop(
     ).fetchone()
     if row is None:
         return None
-    record_event(db, now, "session.stop", account, actor, session_id)
+    record_event(db, "session.stop", account, session_id, actor=actor, now=now)
     return session_of(row)
 
 

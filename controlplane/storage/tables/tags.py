@@ -33,7 +33,7 @@ class HostImages:
     surplus: frozenset[str]
 
 
-def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: float) -> bool:
+def enable_tag(db: Database, key: tuple[str, str], tag: Tag, *, actor: Actor, now: float) -> bool:
     """Make a tag of an account's application the newest; older ones may be withdrawn.
 
     False if the application is gone, or has another registry or repository than `tag`.
@@ -60,8 +60,8 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, actor: Actor, now: 
     )
     db.execute("INSERT OR IGNORE INTO image(reference) VALUES (?)", (tag.image,))
     name = f"{key[1]}:{tag.name}"
-    record_event(db, now, "tag.enabled", key[0], actor, name, digest=tag.digest)
-    withdraw_old_tags(db, key, application[0], actor, now)
+    record_event(db, "tag.enabled", key[0], name, actor=actor, now=now, digest=tag.digest)
+    withdraw_old_tags(db, key, application[0], actor=actor, now=now)
     sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
     if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
         text = f"the account has {MAX_ENABLED_TAGS} enabled tags, the maximum"
@@ -94,7 +94,7 @@ def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...
 
 
 def withdraw_old_tags(
-    db: Database, key: tuple[str, str], keep: int, actor: Actor, now: float
+    db: Database, key: tuple[str, str], keep: int, *, actor: Actor, now: float
 ) -> None:
     """Withdraw all but the newest tags of an application."""
     withdrawn = db.execute(
@@ -105,4 +105,6 @@ def withdraw_old_tags(
         {"account": key[0], "application": key[1], "keep": keep},
     ).fetchall()
     for (name,) in withdrawn:
-        record_event(db, now, "tag.withdrawn", key[0], actor, f"{key[1]}:{name}", tagKeep=keep)
+        record_event(
+            db, "tag.withdrawn", key[0], f"{key[1]}:{name}", actor=actor, now=now, tagKeep=keep
+        )

@@ -57,6 +57,7 @@ def make(
     db: Database,
     maker: Actor,
     token: NewToken,
+    *,
     wanted: TokenRequest,
     now: float,
     account: str | None = None,
@@ -90,7 +91,7 @@ def make(
         owner,
         token,
         wanted.scopes,
-        now,
+        now=now,
         name=wanted.name,
         actor=maker,
         parent=parent,
@@ -129,7 +130,7 @@ def revoke(db: Database, token_id: str, actor: Actor, now: float) -> list[str]:
     ).fetchall()
     for ended_id, account in ended:
         data = {"with": token_id}
-        record_event(db, now, "token.revoked", account or "", actor, ended_id, **data)
+        record_event(db, "token.revoked", account or "", ended_id, actor=actor, now=now, **data)
     return [ended_id for ended_id, _ in ended]
 
 
@@ -144,8 +145,8 @@ def insert_token(
     account: str | None,
     token: NewToken,
     scopes: Collection[Scope],
-    now: float,
     *,
+    now: float,
     name: str = "initial",
     actor: Actor = INITIALISER,
     parent: str | None = None,
@@ -165,7 +166,7 @@ def insert_token(
     }
     write_row(db, "token", row)
     data = {"name": name, "scopes": scope_names, "expire_ms": to_ms(expire)}
-    record_event(db, now, "token.created", account or "", actor, token.token_id, **data)
+    record_event(db, "token.created", account or "", token.token_id, actor=actor, now=now, **data)
 
 
 def remove_ended(db: Database, before: float) -> int:

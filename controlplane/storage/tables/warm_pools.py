@@ -72,7 +72,7 @@ def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
     if written.rowcount > 0:
         place = f"{pool.application}/{pool.location}"
         data = {"size": pool.size, "enabled": pool.enabled}
-        record_event(db, now, "warm_pool.set", pool.account, actor, place, **data)
+        record_event(db, "warm_pool.set", pool.account, place, actor=actor, now=now, **data)
 
 
 async def all_of(store: Store, account: str) -> AsyncGenerator[list[WarmPool], None]:
@@ -102,12 +102,12 @@ def remove(db: Database, place: tuple[str, str, str], actor: Actor, now: float) 
     account, application, location = place
     where = "account=:account AND application=:application AND location=:location"
     values = {"account": account, "application": application, "location": location}
-    if not _remove(db, where, values, actor, now):
+    if not _remove(db, where, values, actor=actor, now=now):
         raise NotFoundError("warm pool", f"{application}/{location}")
 
 
 def remove_pools_elsewhere(
-    db: Database, key: tuple[str, str], regions: Sequence[str], actor: Actor, now: float
+    db: Database, key: tuple[str, str], regions: Sequence[str], *, actor: Actor, now: float
 ) -> None:
     """Remove an application's pools outside its regions."""
     where = (
@@ -115,15 +115,15 @@ def remove_pools_elsewhere(
         " AND location NOT IN (SELECT value FROM json_each(:regions))"
     )
     values = {"account": key[0], "application": key[1], "regions": json.dumps(regions)}
-    _remove(db, where, values, actor, now)
+    _remove(db, where, values, actor=actor, now=now)
 
 
-def _remove(db: Database, where: str, values: dict[str, str], actor: Actor, now: float) -> int:
+def _remove(db: Database, where: str, values: dict[str, str], *, actor: Actor, now: float) -> int:
     sql = f"DELETE FROM warm_pool WHERE {where} RETURNING account, application, location"  # noqa: S608
     removed = db.execute(sql, values).fetchall()
     for account, application, location in removed:
         place = f"{application}/{location}"
-        record_event(db, now, "warm_pool.removed", account, actor, place)
+        record_event(db, "warm_pool.removed", account, place, actor=actor, now=now)
     return len(removed)
 
 

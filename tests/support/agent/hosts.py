@@ -147,7 +147,7 @@ class Agent:
             self.reservations.disks,
             self.sessions,
             self.recovery,
-            self.images,
+            images=self.images,
             learn=lambda _info: None,
         )
 

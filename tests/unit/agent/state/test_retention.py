@@ -31,7 +31,7 @@ def an_ended(name: str, **changes: Any) -> Session:
 
 
 def gone(*ended: tuple[float, Session], shortage: Shortage | None = None) -> Due:
-    return due(ended, RULES, shortage or Shortage(), lambda name: name == "read")
+    return due(ended, RULES, shortage=shortage or Shortage(), is_read=lambda name: name == "read")
 
 
 def without_container(name: str, **changes: Any) -> Session:
@@ -131,10 +131,12 @@ def test_logs_are_removed_when_containers_are_stuck() -> None:
     assert found.logs == ()
     stuck = an_ended("stuck")
     old = without_container("old")
-    found = due([(3, stuck), (2, old)], RULES, one_disk, lambda _: False, {"stuck"})
+    found = due(
+        [(3, stuck), (2, old)], RULES, shortage=one_disk, is_read=lambda _: False, stuck={"stuck"}
+    )
     assert found.containers == ("stuck",)
     assert found.logs == ("old",)
-    found = due([(3, stuck)], RULES, one_disk, lambda _: False, {"stuck"})
+    found = due([(3, stuck)], RULES, shortage=one_disk, is_read=lambda _: False, stuck={"stuck"})
     assert found.containers == ("stuck",)
     assert found.nothing_left is True
 
@@ -143,8 +145,10 @@ def test_logs_are_removed_when_containers_are_stuck() -> None:
 def test_stuck_removals_come_last() -> None:
     ended = [(3, an_ended("stuck")), (2, an_ended("next"))]
     engines = Shortage(containers=True)
-    assert due(ended, RULES, engines, lambda _: False).containers == ("stuck",)
-    assert due(ended, RULES, engines, lambda _: False, {"stuck"}).containers == ("next",)
+    assert due(ended, RULES, shortage=engines, is_read=lambda _: False).containers == ("stuck",)
+    assert due(
+        ended, RULES, shortage=engines, is_read=lambda _: False, stuck={"stuck"}
+    ).containers == ("next",)
 
 
 @pytest.mark.parametrize("jump", [YEAR, -YEAR])

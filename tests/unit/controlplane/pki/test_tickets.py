@@ -24,7 +24,7 @@ Placed = tuple[str, str, str, str, str, int]
 def ticket_of(fields: Placed, key: bytes = KEY) -> str:
     agent, internal_id, account, session_id, application, issued_ms = fields
     identity = replace(IDENTITY, account=account, session_id=session_id, application=application)
-    return make_ticket(key, agent, internal_id, identity, issued_ms)
+    return make_ticket(key, agent, internal_id, identity=identity, issued_ms=issued_ms)
 
 
 @given(placed, placed)
@@ -36,7 +36,9 @@ def test_ticket_is_valid_only_for_its_key_and_session() -> None:
     def holds(key: bytes, agent: str, identity: Identity, create_time: float = ISSUED) -> bool:
         return is_valid(key, agent, replace(SESSION, identity=identity, create_time=create_time))
 
-    good = replace(IDENTITY, ticket=make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS))
+    good = replace(
+        IDENTITY, ticket=make_ticket(KEY, "h", "i", identity=IDENTITY, issued_ms=ISSUED_MS)
+    )
     assert holds(KEY, "h", good)
     assert not holds(KEY, "other", good)
     assert not holds(bytes(32), "h", good)
@@ -61,7 +63,7 @@ def test_ticket_is_valid_only_for_its_key_and_session() -> None:
 )
 def test_ticket_covers_sessions_that_began_at_most_a_day_later(hours: int, valid: bool) -> None:
     """A claimed standby began earlier, and a host's clock may be ahead."""
-    ticket = make_ticket(KEY, "h", "i", IDENTITY, ISSUED_MS)
+    ticket = make_ticket(KEY, "h", "i", identity=IDENTITY, issued_ms=ISSUED_MS)
     session = replace(SESSION, identity=replace(IDENTITY, ticket=ticket))
     assert is_valid(KEY, "h", replace(session, create_time=ISSUED + hours * 3600)) is valid
 

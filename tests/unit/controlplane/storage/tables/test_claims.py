@@ -39,7 +39,9 @@ async def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 
 async def test_standby_of_unanswered_claim_is_never_claimed_again(store: Store) -> None:
     await store.run(reserve, warm("first"))
-    await store.run(reserve, cold("first"), claims.FailedClaim("first", STANDBY, unanswered=True))
+    await store.run(
+        reserve, cold("first"), failed=claims.FailedClaim("first", STANDBY, unanswered=True)
+    )
     with pytest.raises(claims.StandbyTakenError):
         await store.run(reserve, warm("second"))
 
@@ -66,7 +68,7 @@ async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id:
     failed = claims.FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
     assert await store.run(join, "alice", "x", ["p"]) == ["p"]
-    await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed)
+    await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed=failed)
     kept = await rows(store, "SELECT id, internal_id, player_count FROM session")
     assert kept == [(next_id, "next", 1 if next_id == "x" else 0)]
     assert len(await rows(store, "SELECT 1 FROM player")) == kept[0][2]
@@ -76,10 +78,10 @@ async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id:
 async def test_claim_with_stop_mark_is_not_replaced(store: Store) -> None:
     failed = claims.FailedClaim("x", STANDBY, unanswered=False)
     await store.run(reserve, warm("x"))
-    assert await store.run(request_stop, "alice", "standby", ACTOR, 2) is not None
+    assert await store.run(request_stop, "alice", "standby", actor=ACTOR, now=2) is not None
     for new in (cold("x"), cold("y"), warm("x", Attempt("next", "h", ""))):
         with pytest.raises(StoppedDuringStartError):
-            await store.run(reserve, new, failed)
+            await store.run(reserve, new, failed=failed)
     assert await rows(store, "SELECT id, internal_id FROM session") == [("x", "standby")]
 
 
@@ -89,12 +91,12 @@ async def test_claim_with_stop_mark_is_not_repeated(store: Store) -> None:
     assert held is not None
     assert held.identity.session_id == "x"
     assert held.again is True
-    assert await store.run(request_stop, "alice", "x", ACTOR, 2) is not None
+    assert await store.run(request_stop, "alice", "x", actor=ACTOR, now=2) is not None
     assert await store.run(claims.held_claim, "h", STANDBY.internal_id) is None
 
 
 async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
-    assert await store.run(request_stop, "alice", "x", ACTOR, 2) is None
+    assert await store.run(request_stop, "alice", "x", actor=ACTOR, now=2) is None
     assert await rows(store, "SELECT 1 FROM event WHERE kind='session.stop'") == []
 
 

@@ -6,18 +6,13 @@
 
 import asyncio
 import contextlib
-import io
-import ipaddress
 import itertools
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 from agent.domain import errors
 from agent.domain.engine import (
-    LONGEST_PIECE_BYTES,
     Container,
     ContainerSpec,
     ContainerStatus,
@@ -28,8 +23,8 @@ from agent.domain.engine import (
     container_name,
 )
 from agent.domain.session import Port, Process
-from tests.support.agent.tars import Entry, folder, tar_of
 from tests.support.fake_clock import FakeClock
+from tests.support.fake_container import FakeContainer, packed
 from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock
 
@@ -37,62 +32,6 @@ __all__ = ["FakeClock", "FakeEngine"]
 
 IMAGE_BYTES = 10 * 2**20  # The size of each image in bytes
 _CHUNK = 64 * 1024
-
-
-@dataclass(eq=False)
-class _Held:
-    """A container of the fake engine."""
-
-    spec: ContainerSpec
-    id: str
-    status: ContainerStatus = ContainerStatus.CREATED
-    process: Process | None = None
-    exit_code: int | None = None
-    oom_killed: bool = False
-    start_time: float | None = None
-    end_time: float | None = None
-    error: str = ""
-    removed: bool = False
-    bound: bool = False
-    renamed: str = ""
-    log: list[LogPiece] = field(default_factory=list)
-    log_breaks: list[tuple[int, errors.AgentError]] = field(default_factory=list)
-    unreadable: range = range(0)
-    dropped: int = 0
-    files: dict[str, bytes] = field(default_factory=dict)
-    written: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def name(self) -> str:
-        return self.renamed or container_name(self.spec.internal_id)
-
-    def poke(self) -> None:
-        """Wake the readers of the log."""
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def described(self) -> Container:
-        return Container(
-            container=self.id,
-            name=self.name,
-            status=self.status,
-            labels=self.spec.labels,
-            process=self.process if self.status is ContainerStatus.RUNNING else None,
-            exit_code=self.exit_code,
-            oom_killed=self.oom_killed,
-            start_time=self.start_time,
-            end_time=self.end_time,
-            error=self.error,
-            address=self.address,
-        )
-
-    @property
-    def address(self) -> str:
-        """A new address for each run, as on a bridge network."""
-        if self.process is None or self.spec.network_mode is NetworkMode.HOST:
-            return ""
-        return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
 
 
 class EveryImage(set[str]):
@@ -122,7 +61,7 @@ class FakeEngine:
         self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
         self._clock: Clock = clock or FakeClock()
         self._images: set[str] = set()
-        self._containers: dict[str, _Held] = {}
+        self._containers: dict[str, FakeContainer] = {}
         self._ids: dict[str, str] = {}
         self._occupied: set[tuple[str, int]] = set()
         self._published: dict[tuple[str, int], str] = {}
@@ -148,7 +87,7 @@ class FakeEngine:
         return dict(self._published)
 
     @property
-    def all(self) -> list[_Held]:
+    def all(self) -> list[FakeContainer]:
         """The containers of all agents."""
         return list(self._containers.values())
 
@@ -282,16 +221,7 @@ class FakeEngine:
 
     def write_log(self, container: str, data: bytes) -> None:
         """Write lines to the log, optionally with an incomplete last one."""
-        held = self._find(container)
-        for line in io.BytesIO(data):
-            time = b"%030d" % next(self._numbers)
-            size = LONGEST_PIECE_BYTES
-            pieces = [line[begin : begin + size] for begin in range(0, len(line), size)]
-            held.log += [
-                LogPiece(1, time, piece, piece is pieces[0], piece is pieces[-1])
-                for piece in pieces
-            ]
-        held.poke()
+        self._find(container).write_log(data, self._numbers)
 
     def drop_log(self, container: str, pieces: int) -> None:
         """Drop the oldest parts of a log."""
@@ -325,7 +255,7 @@ class FakeEngine:
                 raise errors.ImageMissingError(spec.image)
             if name in self._ids:
                 raise errors.ContainerExistsError(name)
-            held = _Held(spec, f"{next(self._numbers):064x}")
+            held = FakeContainer(spec, f"{next(self._numbers):064x}")
             self._containers[held.id] = held
             self._ids[name] = held.id
             self._notify(held)
@@ -338,7 +268,7 @@ class FakeEngine:
             await on_started()
         return found
 
-    def _start(self, held: _Held) -> Container:
+    def _start(self, held: FakeContainer) -> Container:
         if held.status is ContainerStatus.RUNNING:
             return held.described()
         if held.spec.image in self.cannot_run:
@@ -412,15 +342,16 @@ class FakeEngine:
     ) -> AsyncIterator[AsyncIterator[Sequence[LogPiece]]]:
         async with self._call("logs", container):
             held = self._find(container)
-        async with contextlib.aclosing(
-            self._read_log(held, follow=follow and held.process is not None, tail=tail)
-        ) as found:
+        pieces = held.read_log(
+            follow=follow and held.process is not None, tail=tail, check=self._check_available
+        )
+        async with contextlib.aclosing(pieces) as found:
             yield found
 
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._call("archive", container):
-            tar = _tar(self._find(container).files, path)
+            tar = packed(self._find(container).files, path)
         async with contextlib.aclosing(_chunks(tar)) as found:
             yield found
 
@@ -489,7 +420,7 @@ class FakeEngine:
         if self._unavailable:
             raise errors.EngineUnavailableError("the fake engine is set not to answer")
 
-    def _signal(self, held: _Held, signal: str) -> None:
+    def _signal(self, held: FakeContainer, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
             return  # the program may ignore it
         if held.process is None and held.status is ContainerStatus.RUNNING:
@@ -500,13 +431,13 @@ class FakeEngine:
         if held.process is not None and not ignored & {held.id, held.name}:
             self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])
 
-    def _find(self, container: str) -> _Held:
+    def _find(self, container: str) -> FakeContainer:
         held = self._containers.get(self._ids.get(container, container))
         if held is None:
             raise errors.ContainerGoneError(container)
         return held
 
-    def _take_ports(self, held: _Held) -> None:
+    def _take_ports(self, held: FakeContainer) -> None:
         if held.spec.network_mode is NetworkMode.HOST:
             return
         wanted = [(port.protocol.value, port.host) for port in held.spec.ports]
@@ -515,36 +446,15 @@ class FakeEngine:
                 raise errors.PortTakenError(protocol, port)
         self._published.update(dict.fromkeys(wanted, held.id))
 
-    def _free_ports(self, held: _Held) -> None:
+    def _free_ports(self, held: FakeContainer) -> None:
         for port in held.spec.ports:
             if self._published.get((port.protocol.value, port.host)) == held.id:
                 del self._published[port.protocol.value, port.host]
 
-    def _notify(self, held: _Held) -> None:
+    def _notify(self, held: FakeContainer) -> None:
         for queue, agent_id in self._watchers.items():
             if agent_id == held.spec.agent_id:
                 queue.put_nowait(held.spec.internal_id)
-
-    async def _read_log(
-        self, held: _Held, *, follow: bool, tail: int | None
-    ) -> AsyncGenerator[Sequence[LogPiece]]:
-        run = held.process
-        begin = 0 if tail is None else max(0, len(held.log) - tail)
-        next_piece = held.dropped + begin
-        left, error = held.log_breaks.pop(0) if held.log_breaks else (0, None)
-        while True:
-            if error is not None and (left == 0 or next_piece >= held.dropped + len(held.log)):
-                raise error
-            left -= 1
-            while next_piece >= held.dropped + len(held.log):
-                if not follow or held.process != run or held.removed:
-                    return
-                await held.changed.wait()
-                self._check_available()
-            next_piece = max(next_piece, held.dropped)
-            if tail is not None or next_piece not in held.unreadable:
-                yield [held.log[next_piece - held.dropped]]
-            next_piece += 1
 
     async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
         while (internal_id := await queue.get()) is not None:
@@ -557,23 +467,6 @@ class FakeEngine:
             self._check_available()
             self._images.add(image)
         yield PullProgress(layers=1, layers_done=1, received_bytes=1024)
-
-
-def _tar(files: dict[str, bytes], path: str) -> bytes:
-    """Pack everything below `path`, folders before their content, as Docker does."""
-    wanted = PurePosixPath("/") / path
-    inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
-    if not inside:
-        raise errors.PathNotFoundError(path)
-    folders = {parent for p in inside for parent in PurePosixPath(p).parents}
-    entries = []
-    for place in sorted(folders | set(map(PurePosixPath, inside))):
-        if place.is_relative_to(wanted):
-            # Names begin with a slash for the whole container, else with the last component.
-            name = bytes((wanted.name or "/") / place.relative_to(wanted))
-            content = inside.get(str(place), b"")
-            entries.append(folder(name) if place in folders else Entry(name, content=content))
-    return tar_of(entries)
 
 
 async def _chunks(data: bytes) -> AsyncGenerator[bytes]:

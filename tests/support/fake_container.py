@@ -1,0 +1,128 @@
+"""A container of the fake engine: its state, its log and its files."""
+
+import asyncio
+import io
+import ipaddress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from agent.domain import errors
+from agent.domain.engine import (
+    LONGEST_PIECE_BYTES,
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    LogPiece,
+    container_name,
+)
+from agent.domain.session import Process
+from tests.support.agent.tars import Entry, folder, tar_of
+from tiltyard.contract import NetworkMode
+
+
+@dataclass(eq=False)
+class FakeContainer:
+    """A container of the fake engine."""
+
+    spec: ContainerSpec
+    id: str
+    status: ContainerStatus = ContainerStatus.CREATED
+    process: Process | None = None
+    exit_code: int | None = None
+    oom_killed: bool = False
+    start_time: float | None = None
+    end_time: float | None = None
+    error: str = ""
+    removed: bool = False
+    bound: bool = False
+    renamed: str = ""
+    log: list[LogPiece] = field(default_factory=list)
+    log_breaks: list[tuple[int, errors.AgentError]] = field(default_factory=list)
+    unreadable: range = range(0)
+    dropped: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    written: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        return self.renamed or container_name(self.spec.internal_id)
+
+    def poke(self) -> None:
+        """Wake the readers of the log."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def write_log(self, data: bytes, numbers: Iterator[int]) -> None:
+        """Write lines, each with the next number for its time; the last may be incomplete."""
+        for line in io.BytesIO(data):
+            time = b"%030d" % next(numbers)
+            starts = range(0, len(line), LONGEST_PIECE_BYTES)
+            pieces = [line[start : start + LONGEST_PIECE_BYTES] for start in starts]
+            self.log += [
+                LogPiece(1, time, piece, piece is pieces[0], piece is pieces[-1])
+                for piece in pieces
+            ]
+        self.poke()
+
+    async def read_log(
+        self, *, follow: bool, tail: int | None, check: Callable[[], None]
+    ) -> AsyncGenerator[Sequence[LogPiece]]:
+        """Yield the pieces of the log; `check` is called after each wait and may raise."""
+        run = self.process
+        begin = 0 if tail is None else max(0, len(self.log) - tail)
+        next_piece = self.dropped + begin
+        left, error = self.log_breaks.pop(0) if self.log_breaks else (0, None)
+        while True:
+            if error is not None and (left == 0 or next_piece >= self.dropped + len(self.log)):
+                raise error
+            left -= 1
+            while next_piece >= self.dropped + len(self.log):
+                if not follow or self.process != run or self.removed:
+                    return
+                await self.changed.wait()
+                check()
+            next_piece = max(next_piece, self.dropped)
+            if tail is not None or next_piece not in self.unreadable:
+                yield [self.log[next_piece - self.dropped]]
+            next_piece += 1
+
+    def described(self) -> Container:
+        return Container(
+            container=self.id,
+            name=self.name,
+            status=self.status,
+            labels=self.spec.labels,
+            process=self.process if self.status is ContainerStatus.RUNNING else None,
+            exit_code=self.exit_code,
+            oom_killed=self.oom_killed,
+            start_time=self.start_time,
+            end_time=self.end_time,
+            error=self.error,
+            address=self.address,
+        )
+
+    @property
+    def address(self) -> str:
+        """A new address for each run, as on a bridge network."""
+        if self.process is None or self.spec.network_mode is NetworkMode.HOST:
+            return ""
+        return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
+
+
+def packed(files: dict[str, bytes], path: str) -> bytes:
+    """Pack everything below `path`, folders before their content, as Docker does."""
+    wanted = PurePosixPath("/") / path
+    inside = {p: data for p, data in files.items() if PurePosixPath(p).is_relative_to(wanted)}
+    if not inside:
+        raise errors.PathNotFoundError(path)
+    folders = {parent for p in inside for parent in PurePosixPath(p).parents}
+    entries = []
+    for place in sorted(folders | set(map(PurePosixPath, inside))):
+        if place.is_relative_to(wanted):
+            # Names begin with a slash for the whole container, else with the last component.
+            name = bytes((wanted.name or "/") / place.relative_to(wanted))
+            content = inside.get(str(place), b"")
+            entries.append(folder(name) if place in folders else Entry(name, content=content))
+    return tar_of(entries)

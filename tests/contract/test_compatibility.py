@@ -102,32 +102,67 @@ def _set(find: Callable[[FileDescriptorProto], Any], **facts: Any) -> Change:
 _ttl = _field("SessionSpec", "ttl")
 _heartbeat = _field("WatchResponse", "heartbeat")
 _reserve_both = _drop_tls(number=True, name=True)
-BREAKS: list[tuple[Change, list[str]]] = [
-    (_set(lambda file: file, package="tiltyard.agent.v2"), ["tiltyard/agent/v1/agent.proto"]),
-    (lambda file: _drop(file.message_type, "Moment"), ["Moment", "Moment 1", "Moment 2"]),
-    (
+METHODS = [each.name for each in _ours(released("1")).service[0].method]
+BREAKS: dict[str, tuple[Change, list[str]]] = {
+    "the file": (
+        _set(lambda file: file, name="tiltyard/agent/v2/agent.proto"),
+        ["tiltyard/agent/v1/agent.proto"],
+    ),
+    "the package": (
+        _set(lambda file: file, package="tiltyard.agent.v2"),
+        ["tiltyard/agent/v1/agent.proto"],
+    ),
+    "a message": (
+        lambda file: _drop(file.message_type, "Moment"),
+        ["Moment", "Moment 1", "Moment 2"],
+    ),
+    "a message within one": (
         lambda file: _drop(_message(file, "Identity").nested_type, "LabelsEntry"),
         ["Identity.LabelsEntry", "Identity.LabelsEntry 1", "Identity.LabelsEntry 2"],
     ),
-    (_drop_tls(), ["Host 14"]),
-    (_drop_tls(number=True), ["Host 14"]),
-    (_drop_tls(name=True), ["Host 14"]),
-    (_set(_ttl, number=70), ["SessionSpec 7"]),
-    (_set(_ttl, name="lifetime"), ["SessionSpec 7"]),
-    (_set(_ttl, json_name="lifetime"), ["SessionSpec 7"]),
-    (_set(_ttl, type=5), ["SessionSpec 7"]),
-    (_set(_ttl, type_name=".google.protobuf.Timestamp"), ["SessionSpec 7"]),
-    (_set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED), ["SessionSpec 7"]),
-    (_set(_field("Report", "exit_code"), proto3_optional=False), ["Report 8"]),
-    (lambda file: _heartbeat(file).ClearField("oneof_index"), ["WatchResponse 7"]),
-    (_drop_value, ["EndReason 4"]),
-    (_swap_values, ["State 1", "State 2"]),
-    (lambda file: _drop(file.service[0].method, "SetDrain"), ["AgentService.SetDrain"]),
-    (
+    "a field": (_drop_tls(), ["Host 14"]),
+    "a field of which the number alone is reserved": (_drop_tls(number=True), ["Host 14"]),
+    "a field of which the name alone is reserved": (_drop_tls(name=True), ["Host 14"]),
+    "a field's number": (_set(_ttl, number=70), ["SessionSpec 7"]),
+    "a field's name": (_set(_ttl, name="lifetime"), ["SessionSpec 7"]),
+    "a field's name in JSON": (_set(_ttl, json_name="lifetime"), ["SessionSpec 7"]),
+    "a field's type": (_set(_field("Host", "free_sessions"), type=5), ["Host 8"]),
+    "a field that was a message": (_set(_ttl, type=5), ["SessionSpec 7"]),
+    "a field's message": (
+        _set(_ttl, type_name=".google.protobuf.Timestamp"),
+        ["SessionSpec 7"],
+    ),
+    "a field's label": (
+        _set(_ttl, label=FieldDescriptorProto.LABEL_REPEATED),
+        ["SessionSpec 7"],
+    ),
+    "whether a field is absent": (
+        _set(_field("Report", "exit_code"), proto3_optional=False),
+        ["Report 8"],
+    ),
+    "a oneof": (
+        lambda file: _heartbeat(file).ClearField("oneof_index"),
+        ["WatchResponse 7"],
+    ),
+    "an enum": (
+        lambda file: _drop(file.enum_type, "Protocol"),
+        ["Protocol", "Protocol 0", "Protocol 1", "Protocol 2"],
+    ),
+    "a value": (_drop_value, ["EndReason 4"]),
+    "the numbers of values": (_swap_values, ["State 1", "State 2"]),
+    "the service": (
+        lambda file: _drop(file.service, "AgentService"),
+        ["AgentService", *(f"AgentService.{name}" for name in METHODS)],
+    ),
+    "a method": (
+        lambda file: _drop(file.service[0].method, "SetDrain"),
+        ["AgentService.SetDrain"],
+    ),
+    "what a method answers": (
         _set(lambda file: _named(file.service[0].method, "Watch"), server_streaming=False),
         ["AgentService.Watch"],
     ),
-]
+}
 
 
 def _reserve_value(file: FileDescriptorProto) -> None:
@@ -147,19 +182,19 @@ def _add(file: FileDescriptorProto) -> None:
     file.service[0].method.add(name="PauseSession", **names)
 
 
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        *BREAKS,
-        (_add, []),
-        (_reserve_both, []),
-        (_reserve_value, []),
-    ],
-)
-def test_changes_that_break_are_found_and_no_others(change: Change, found: list[str]) -> None:
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_change_that_breaks_is_found(what: str) -> None:
+    change, found = BREAKS[what]
     changed = released("1")
     change(_ours(changed))
     assert breaks(released("1"), changed) == found
+
+
+@pytest.mark.parametrize("change", [_add, _reserve_both, _reserve_value])
+def test_what_breaks_nothing_is_accepted(change: Change) -> None:
+    changed = released("1")
+    change(_ours(changed))
+    assert breaks(released("1"), changed) == []
 
 
 @pytest.mark.parametrize(

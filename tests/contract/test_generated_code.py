@@ -67,9 +67,10 @@ def uncommented(file: FileDescriptorProto) -> list[int]:
 
 
 def enums(kind: Any) -> Iterator[EnumDescriptorProto]:
-    """Those of a file or a message, and of the messages in it."""
+    """Return the enums of a file or a message, and of the messages in it."""
     yield from kind.enum_type
-    for message in (*getattr(kind, "message_type", ()), *getattr(kind, "nested_type", ())):
+    is_file = isinstance(kind, FileDescriptorProto)
+    for message in kind.message_type if is_file else kind.nested_type:
         yield from enums(message)
 
 
@@ -80,22 +81,34 @@ def screaming(name: str) -> str:
 def test_every_element_has_a_comment(files: list[FileDescriptorProto]) -> None:
     for file in files:
         assert uncommented(file) == [], file.name
-        elements = [each for each in file.source_code_info.location if is_element(each.path)]
+
+
+def test_an_element_without_a_comment_is_found(files: list[FileDescriptorProto]) -> None:
+    for file in files:
+        elements = [place for place in file.source_code_info.location if is_element(place.path)]
         assert len(elements) > 300, "they are not found"
-        elements[0].leading_comments = elements[0].trailing_comments = ""
-        assert uncommented(file) == [elements[0].span[0] + 1]
+        bare = elements[0]
+        bare.ClearField("leading_comments")
+        bare.ClearField("trailing_comments")
+        assert uncommented(file) == [bare.span[0] + 1]
 
 
-def test_packages_methods_and_enums_are_named_as_buf_standard_asks(
-    files: list[FileDescriptorProto],
-) -> None:
+def test_packages_are_versioned_and_in_their_folder(files: list[FileDescriptorProto]) -> None:
     for file in files:
         assert file.package == Path(file.name).parent.as_posix().replace("/", ".")
         assert re.search(r"\.v\d+$", file.package)
+
+
+def test_zero_values_of_enums_say_that_nothing_was_set(files: list[FileDescriptorProto]) -> None:
+    for file in files:
         for enum in enums(file):
             assert enum.value[0].number == 0
             assert enum.value[0].name == f"{screaming(enum.name)}_UNSPECIFIED"
             assert all(v.name.startswith(f"{screaming(enum.name)}_") for v in enum.value)
+
+
+def test_every_method_has_its_own_request_and_response(files: list[FileDescriptorProto]) -> None:
+    for file in files:
         for service in file.service:
             for method in service.method:
                 prefix = f".{file.package}.{method.name}"

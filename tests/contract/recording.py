@@ -27,7 +27,8 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
 PIN = 20_777
-STOPPED, LATE = (f"{digit * 8}-0000-4000-8000-000000000000" for digit in "ef")
+STOPPED = "eeeeeeee-0000-4000-8000-000000000000"
+LATE = "ffffffff-0000-4000-8000-000000000000"
 
 
 class Recorder(Previous):

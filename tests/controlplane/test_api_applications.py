@@ -8,7 +8,8 @@ import pytest
 
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 from tests.support.hold import Hold
 

@@ -10,7 +10,7 @@ from sqlite_utils import Database
 from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.engine.store import Actor, record_event
 from controlplane.storage.tables.audit import AuditFilter, page_query, remove_old
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import (
     APPLICATION,
     System,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 
 PINS = [{"container": 7777, "host": 20500}]

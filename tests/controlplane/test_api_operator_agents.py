@@ -10,7 +10,8 @@ from controlplane.domain.errors import AgentUnavailableError
 from controlplane.domain.tokens import Scope
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import begin_attempt, reserve
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold

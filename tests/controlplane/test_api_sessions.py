@@ -8,7 +8,7 @@ import pytest
 from yarl import URL
 
 from controlplane.sessions.attempt import REFUSED_BY_ADMISSION
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error
 from tiltyard.agent.v1 import agent_pb2
 

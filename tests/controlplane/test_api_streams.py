@@ -10,7 +10,7 @@ from aiohttp import ClientPayloadError, ClientResponse
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.support.controlplane.fake_agent import refuse, refusing
+from tests.support.controlplane.agent_scripts import refuse, refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2
 

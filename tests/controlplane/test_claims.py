@@ -19,7 +19,7 @@ from controlplane.storage.tables.reports import Evaluation, Reports
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.sessions import NewSession, reserve
 from tests.controlplane.warm_pools import becomes_ready, keep, shares
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.controlplane.transactions import Go, intercept, opened
 from tiltyard.contract import Identity, Resources

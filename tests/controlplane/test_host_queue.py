@@ -8,7 +8,8 @@ import pytest
 
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.queue import Ask
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.contract import Resources
 

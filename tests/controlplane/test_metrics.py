@@ -12,8 +12,8 @@ from controlplane.domain.errors import StoreError
 from controlplane.metrics_endpoint.live import LiveCollector
 from controlplane.storage.tables.fleet import AgentRow
 from controlplane.storage.tables.sessions import reserve
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.enrolling import Enrolling
-from tests.support.controlplane.fake_agent import refusing
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.scrapes import PREFIX, PROCESS, Scraped
 from tests.support.controlplane.transactions import fail_once, intercept

@@ -10,7 +10,7 @@ import pytest
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.tags import enable_tag
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import (
     System,
     assert_error,

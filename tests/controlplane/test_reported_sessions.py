@@ -10,7 +10,8 @@ import pytest
 from controlplane.app.control_plane import ControlPlane
 from controlplane.fleet.host import watch as watching
 from controlplane.storage.tables.reports import Evaluation, Reports
-from tests.support.controlplane.fake_agent import FakeAgent, refusing
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.controlplane.transactions import opened
 from tiltyard.agent.v1 import agent_pb2

@@ -4,7 +4,7 @@ import pytest
 
 from controlplane.domain.errors import AgentRefusedError
 from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, assert_error
 from tiltyard.contract import ErrorReason

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.controlplane.fake_agent import Script, refusing
+from tests.support.controlplane.agent_scripts import Script, refusing
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
 

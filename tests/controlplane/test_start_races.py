@@ -16,7 +16,7 @@ from controlplane.sessions.start import CALL_SHARE, CLAIM_SHARE, MAX_UNANSWERED_
 from controlplane.storage.tables.reports import Reports
 from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free, request_stop
 from tests.controlplane.warm_pools import keep
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept
 from tests.support.fake_clock import FakeClock

@@ -13,7 +13,7 @@ from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.accounts import Caller, note_use
 from controlplane.storage.tables.reports import write_all, write_stopped
 from controlplane.storage.tables.sessions import request_stop, reserve
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold, held_before

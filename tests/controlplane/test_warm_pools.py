@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.fleet import standby_pools
 from tests.controlplane.warm_pools import becomes_ready, keep, put, shares
-from tests.support.controlplane.fake_agent import refusing
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2

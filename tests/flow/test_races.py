@@ -10,7 +10,8 @@ import pytest
 
 from tests.faults.plugin import Rounds
 from tests.flow.whole import Whole
-from tests.support.controlplane.fake_agent import FakeAgent, refuse
+from tests.support.controlplane.agent_scripts import refuse
+from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, eventually
 
 CALLERS = 50

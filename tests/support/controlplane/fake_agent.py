@@ -4,78 +4,37 @@ import asyncio
 import copy
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
 
-from agent.rpc.statuses import GRPC_CODES
 from agent.rpc.tls_server import new_server
 from agent.rpc.wire import image_batches
+from tests.support.controlplane.agent_answers import (
+    LIVE,
+    host_of,
+    host_with,
+    is_claimable,
+    report_of,
+)
+from tests.support.controlplane.agent_scripts import (
+    ClaimContext,
+    RefusedClaimError,
+    ScriptedCalls,
+    refuse,
+    run_script,
+)
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
-from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
 
-GIB = 1024**3
 MOST_SESSIONS = 200  # Maximum number of sessions with standbys, whatever the size of a pool
 
-_LIVE = {
-    agent_pb2.STATE_CREATED,
-    agent_pb2.STATE_RUNNING,
-    agent_pb2.STATE_RESTARTING,
-    agent_pb2.STATE_SHUTTINGDOWN,
-}
 
-Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[object]]
-
-
-async def refuse(
-    context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
-) -> NoReturn:
-    """Abort a call as an agent does, with the reason in the trailing metadata."""
-    await context.abort(GRPC_CODES[ErrorReason[reason]], text, ((ERROR_REASON_KEY, reason),))
-
-
-def refusing(reason: str, text: str = "as scripted") -> Script:
-    async def script(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        await refuse(context, reason, text)
-
-    return script
-
-
-async def _run(script: Script | None, request: Any, context: Any) -> None:
-    if script is not None:
-        await script(request, context)
-
-
-class _RefusedError(Exception):
-    """A scripted refusal of one claim of a stream."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        self.reason = agent_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}")
-        self.text = text
-
-
-class _ClaimContext:
-    """What scripts see of a claim: a refusal ends it, a status without a reason the stream."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    async def abort(self, code: Any, text: str = "", trailing_metadata: Any = ()) -> NoReturn:
-        reason = dict(trailing_metadata).get(ERROR_REASON_KEY)
-        if reason is not None:
-            raise _RefusedError(reason, text)
-        await self._stream.abort(code, text)
-        raise AssertionError("abort raises")
-
-
-class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
+class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
     """Keeps sessions in memory; each call can be scripted to refuse, hang or lose its answer.
 
-    `before_*` runs before the change, `after_start` and `after_claim` between the change and the
-    answer, `after_logs` between the lines and the end. Pools are filled at once.
+    Pools are filled at once.
     """
 
     def __init__(self, folder: Path, name: str = "one") -> None:
@@ -99,23 +58,10 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         """The report of all ended sessions; None for individual ones."""
         self.log_follow = asyncio.Event()
         self.log_cancelled = asyncio.Event()
-        self.before_start: Script | None = None
-        self.after_start: Script | None = None
-        self.before_stop: Script | None = None
-        self.before_logs: Script | None = None
-        self.after_logs: Script | None = None
-        self.before_report: Script | None = None
-        self.before_artifact: Script | None = None
-        self.before_pull: Script | None = None
-        self.before_drain: Script | None = None
         self.drains: list[agent_pb2.SetDrainRequest] = []
-        self.before_claim: Script | None = None
-        self.after_claim: Script | None = None
-        self.before_order: Script | None = None
         self.claimed: list[agent_pb2.Claim] = []
         self.orders: list[agent_pb2.SetWarmPoolRequest] = []
         self.pools: dict[str, agent_pb2.SetWarmPoolRequest] = {}  # The newest order of each pool
-        self.during_pull: Script | None = None
         self.pull_waits = False
         self.logins: list[tuple[str, str] | None] = []
         self.starts_in_flight = 0
@@ -123,25 +69,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         self.start_state = agent_pb2.STATE_RUNNING
         self.binds_at_once = True
         """Started sessions have bound their ports before the answer; else after `bind`."""
-        self.host = agent_pb2.Host(
-            format=1,
-            agent_id=name,
-            version="0",
-            public_address="192.0.2.1",
-            latency_addresses=["192.0.2.1"],
-            capacity=agent_pb2.Resources(nano_cpus=64 * 10**9, memory_bytes=64 * GIB),
-            reserved=agent_pb2.Resources(),
-            free_sessions=1000,
-            port_range_first=20000,
-            port_range_last=30000,
-            free_tcp_ports=10001,
-            free_udp_ports=10001,
-            engine_available=True,
-            engine_version="28.5.2",
-            runc_version="1.3.3",
-            kernel_version="6.12.0",
-            start_slots=8,
-        )
+        self.host = host_of(name)
         self._watchers: set[asyncio.Queue[agent_pb2.WatchResponse | None]] = set()
         self._server: grpc.aio.Server | None = None
         self._never = asyncio.Event()
@@ -195,7 +123,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
 
     @property
     def _all_live(self) -> list[agent_pb2.Session]:
-        return [s for s in self.sessions.values() if s.state in _LIVE]
+        return [s for s in self.sessions.values() if s.state in LIVE]
 
     def change(self, internal_id: str, **fields: Any) -> None:
         """Change a session and notify the watchers."""
@@ -276,11 +204,11 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         try:
             self.started.append(request)
             await self._admit(request, context)
-            await _run(self.before_start, request, context)
+            await run_script(self.before_start, request, context)
             if request.internal_id in self.tombstones:
                 await refuse(context, "SESSION_STOPPED")  # during the start
             session = self._make(request)
-            await _run(self.after_start, request, context)
+            await run_script(self.after_start, request, context)
             return agent_pb2.StartSessionResponse(session=session, incarnation=self.incarnation)
         finally:
             self.starts_in_flight -= 1
@@ -288,12 +216,12 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def StopSession(  # noqa: N802
         self, request: agent_pb2.StopSessionRequest, context: Any
     ) -> agent_pb2.StopSessionResponse:
-        await _run(self.before_stop, request, context)
+        await run_script(self.before_stop, request, context)
         self.stopped.append(request.internal_id)
         if request.internal_id not in self.sessions:
             self.tombstones.add(request.internal_id)
             await refuse(context, "SESSION_NOT_FOUND")
-        if self.sessions[request.internal_id].state in _LIVE:
+        if self.sessions[request.internal_id].state in LIVE:
             pool_id = self.sessions[request.internal_id].warm_pool
             self.end(request.internal_id, agent_pb2.END_REASON_STOPPED)
             self.fill(pool_id)
@@ -306,10 +234,10 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def StreamLogs(  # noqa: N802
         self, request: agent_pb2.StreamLogsRequest, context: Any
     ) -> AsyncIterator[agent_pb2.StreamLogsResponse]:
-        await _run(self.before_logs, request, context)
+        await run_script(self.before_logs, request, context)
         for data in self.logs:
             yield agent_pb2.StreamLogsResponse(data=data)
-        await _run(self.after_logs, request, context)
+        await run_script(self.after_logs, request, context)
         if request.follow:
             try:
                 await self.log_follow.wait()
@@ -320,32 +248,32 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def GetReport(  # noqa: N802
         self, request: agent_pb2.GetReportRequest, context: Any
     ) -> agent_pb2.GetReportResponse:
-        await _run(self.before_report, request, context)
+        await run_script(self.before_report, request, context)
         if request.internal_id not in self.sessions:
             await refuse(context, "SESSION_NOT_FOUND")
         session = self.sessions[request.internal_id]
-        if session.state in _LIVE:
-            await refuse(context, "SESSION_LIVE")
-        return self.report or _report(session, b"".join(self.logs))
+        if session.state in LIVE:
+            await refuse(context, "SESSIONLIVE")
+        return self.report or report_of(session, b"".join(self.logs))
 
     async def FetchArtifact(  # noqa: N802
         self, request: agent_pb2.FetchArtifactRequest, context: Any
     ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
-        await _run(self.before_artifact, request, context)
+        await run_script(self.before_artifact, request, context)
         yield agent_pb2.FetchArtifactResponse(data=b"tar of ")
         yield agent_pb2.FetchArtifactResponse(data=request.path.encode())
 
     async def PullImage(  # noqa: N802
         self, request: agent_pb2.PullImageRequest, context: Any
     ) -> AsyncIterator[agent_pb2.PullImageResponse]:
-        await _run(self.before_pull, request, context)
+        await run_script(self.before_pull, request, context)
         self.pulled.append(request.image)
         login = request.credentials
         self.logins.append((login.username, login.password) if login.username else None)
         yield agent_pb2.PullImageResponse(
             layers=2, layers_done=1, received_bytes=4096, waiting=self.pull_waits
         )
-        await _run(self.during_pull, request, context)
+        await run_script(self.during_pull, request, context)
         if request.image not in self.images:
             self.add_image(request.image)
         yield agent_pb2.PullImageResponse(layers=2, layers_done=2, done=True)
@@ -370,7 +298,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
     async def SetWarmPool(  # noqa: N802
         self, request: agent_pb2.SetWarmPoolRequest, context: Any
     ) -> agent_pb2.SetWarmPoolResponse:
-        await _run(self.before_order, request, context)
+        await run_script(self.before_order, request, context)
         known = self.pools.get(request.pool_id)
         if known is not None and request.revision < known.revision:
             await refuse(context, "STALE_REVISION")
@@ -387,8 +315,8 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         async def claim(one: agent_pb2.Claim) -> None:
             result = agent_pb2.ClaimResult(number=one.number)
             try:
-                result.session.CopyFrom(await self._claim(one, _ClaimContext(context)))
-            except _RefusedError as error:
+                result.session.CopyFrom(await self._claim(one, ClaimContext(context)))
+            except RefusedClaimError as error:
                 result.reason = error.reason
                 result.error = error.text
             results.put_nowait(result)
@@ -410,9 +338,9 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
             working.cancel()
 
     async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.Session:
-        await _run(self.before_claim, request, context)
+        await run_script(self.before_claim, request, context)
         session = self.sessions.get(request.internal_id)
-        if session is None or not _is_claimable(session, request):
+        if session is None or not is_claimable(session, request):
             await refuse(context, "STANDBY_NOT_CLAIMABLE")
         assert session is not None
         self.claimed.append(request)
@@ -427,13 +355,13 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         answer = copy.deepcopy(session)
         if pool_id:
             self.fill(pool_id)
-        await _run(self.after_claim, request, context)
+        await run_script(self.after_claim, request, context)
         return answer
 
     async def SetDrain(  # noqa: N802
         self, request: agent_pb2.SetDrainRequest, context: Any
     ) -> agent_pb2.SetDrainResponse:
-        await _run(self.before_drain, request, context)
+        await run_script(self.before_drain, request, context)
         if 0 < request.revision < self.host.drain_revision:
             await refuse(context, "STALE_REVISION")
         self.drains.append(request)
@@ -518,7 +446,7 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         session.create_time.GetCurrentTime()
         if self.binds_at_once:
             session.ready_time.GetCurrentTime()
-        if session.state not in _LIVE:
+        if session.state not in LIVE:
             session.end_time.GetCurrentTime()
             session.end_reason = agent_pb2.END_REASON_EXITED
         self.sessions[request.internal_id] = session
@@ -540,17 +468,10 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         session.sequence = self.sequence
 
     def _host(self) -> agent_pb2.Host:
-        host = copy.deepcopy(self.host)
-        for order in self.pools.values():
-            host.warm_pools.add(pool_id=order.pool_id, revision=order.revision, size=order.size)
-        for session in self._all_live:
-            host.reserved.nano_cpus += session.reservation.nano_cpus
-            host.reserved.memory_bytes += session.reservation.memory_bytes
-            host.free_sessions -= 1
-        return host
+        return host_with(self.host, self.pools.values(), self._all_live)
 
     def _snapshot(self, acked: int = 0) -> list[agent_pb2.WatchResponse]:
-        known = (s for s in self.sessions.values() if s.state in _LIVE or s.sequence > acked)
+        known = (s for s in self.sessions.values() if s.state in LIVE or s.sequence > acked)
         sessions = [copy.deepcopy(s) for s in sorted(known, key=lambda s: s.sequence)]
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
         return [
@@ -575,50 +496,3 @@ class FakeAgent(agent_pb2_grpc.AgentServiceServicer):
         stamped.incarnation = self.incarnation
         stamped.sequence = self.sequence
         return stamped
-
-
-def _is_claimable(session: agent_pb2.Session, request: agent_pb2.Claim) -> bool:
-    """Return whether a standby is ready, or already claimed by this request."""
-    if session.state not in _LIVE:
-        return False
-    if not session.warm_pool:
-        return _names(session.identity) == _names(request.identity)
-    return request.again or (session.HasField("ready_time") and not session.in_doubt)
-
-
-def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
-    return identity.account, identity.session_id, identity.application
-
-
-def _report(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:
-    """The report of a session that failed once, and later was stopped."""
-    begin = session.create_time
-    end = session.end_time
-    run = agent_pb2.FailedRun(
-        start_time=begin, end_time=begin, exit_code=139, restart_delay=Duration(seconds=1)
-    )
-    states = (
-        agent_pb2.STATE_CREATED,
-        agent_pb2.STATE_RUNNING,
-        agent_pb2.STATE_RESTARTING,
-        agent_pb2.STATE_RUNNING,
-        agent_pb2.STATE_SHUTTINGDOWN,
-    )
-    timeline = [agent_pb2.Moment(state=state, time=begin) for state in states]
-    timeline.append(agent_pb2.Moment(state=session.state, time=end))
-    report = agent_pb2.Report(
-        format=1,
-        internal_id=session.internal_id,
-        state=session.state,
-        end_reason=session.end_reason,
-        create_time=begin,
-        end_time=end,
-        exit_code=143,
-        signal=15,
-        restart_count=1,
-        failed_runs=[run],
-        timeline=timeline,
-        cpu_time=Duration(seconds=812, nanos=500_000_000),
-        peak_memory_bytes=100 * 2**20,
-    )
-    return agent_pb2.GetReportResponse(report=report, log=log)

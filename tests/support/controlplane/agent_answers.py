@@ -1,0 +1,102 @@
+"""Hosts, claims and reports as the fake agent returns them."""
+
+import copy
+from collections.abc import Iterable
+
+from google.protobuf.duration_pb2 import Duration
+
+from tiltyard.agent.v1 import agent_pb2
+
+GIB = 1024**3
+LIVE = {
+    agent_pb2.STATE_CREATED,
+    agent_pb2.STATE_RUNNING,
+    agent_pb2.STATE_RESTARTING,
+    agent_pb2.STATE_SHUTTINGDOWN,
+}
+
+
+def host_of(name: str) -> agent_pb2.Host:
+    """Return a host with 64 cores, 64 GiB and room for 1,000 sessions."""
+    return agent_pb2.Host(
+        format=1,
+        agent_id=name,
+        version="0",
+        public_address="192.0.2.1",
+        latency_addresses=["192.0.2.1"],
+        capacity=agent_pb2.Resources(nano_cpus=64 * 10**9, memory_bytes=64 * GIB),
+        reserved=agent_pb2.Resources(),
+        free_sessions=1000,
+        port_range_first=20000,
+        port_range_last=30000,
+        free_tcp_ports=10001,
+        free_udp_ports=10001,
+        engine_available=True,
+        engine_version="28.5.2",
+        runc_version="1.3.3",
+        kernel_version="6.12.0",
+        start_slots=8,
+    )
+
+
+def host_with(
+    host: agent_pb2.Host,
+    orders: Iterable[agent_pb2.SetWarmPoolRequest],
+    live: Iterable[agent_pb2.Session],
+) -> agent_pb2.Host:
+    """Return a copy of the host that has taken the orders of pools and counted the sessions."""
+    found = copy.deepcopy(host)
+    for order in orders:
+        found.warm_pools.add(pool_id=order.pool_id, revision=order.revision, size=order.size)
+    for session in live:
+        found.reserved.nano_cpus += session.reservation.nano_cpus
+        found.reserved.memory_bytes += session.reservation.memory_bytes
+        found.free_sessions -= 1
+    return found
+
+
+def is_claimable(session: agent_pb2.Session, request: agent_pb2.Claim) -> bool:
+    """Return whether a standby is ready, or already claimed by this request."""
+    if session.state not in LIVE:
+        return False
+    if not session.warm_pool:
+        return _names(session.identity) == _names(request.identity)
+    return request.again or (session.HasField("ready_time") and not session.in_doubt)
+
+
+def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
+    return identity.account, identity.session_id, identity.application
+
+
+def report_of(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:
+    """Return the report of a session that failed once, and later was stopped."""
+    begin = session.create_time
+    end = session.end_time
+    run = agent_pb2.FailedRun(
+        start_time=begin, end_time=begin, exit_code=139, restart_delay=Duration(seconds=1)
+    )
+    states = (
+        agent_pb2.STATE_CREATED,
+        agent_pb2.STATE_RUNNING,
+        agent_pb2.STATE_RESTARTING,
+        agent_pb2.STATE_RUNNING,
+        agent_pb2.STATE_SHUTTINGDOWN,
+    )
+    timeline = [agent_pb2.Moment(state=state, time=begin) for state in states]
+    timeline.append(agent_pb2.Moment(state=session.state, time=end))
+    report = agent_pb2.Report(
+        format=1,
+        internal_id=session.internal_id,
+        state=session.state,
+        end_reason=session.end_reason,
+        create_time=begin,
+        end_time=end,
+        exit_code=143,
+        signal=15,
+        restart_count=1,
+        failed_runs=[run],
+        timeline=timeline,
+        cpu_time=Duration(seconds=812, nanos=500_000_000),
+        peak_memory_bytes=100 * 2**20,
+    )
+    return agent_pb2.GetReportResponse(report=report, log=log)

@@ -1,0 +1,75 @@
+"""Scripts of the fake agent: what a call does besides, or instead."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+
+from agent.rpc.statuses import GRPC_CODES
+from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
+
+Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[object]]
+
+
+async def refuse(
+    context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
+) -> NoReturn:
+    """Abort a call as an agent does, with the reason in the trailing metadata."""
+    await context.abort(GRPC_CODES[ErrorReason[reason]], text, ((ERROR_REASON_KEY, reason),))
+
+
+def refusing(reason: str, text: str = "as scripted") -> Script:
+    async def script(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await refuse(context, reason, text)
+
+    return script
+
+
+async def run_script(script: Script | None, request: Any, context: Any) -> None:
+    if script is not None:
+        await script(request, context)
+
+
+class RefusedClaimError(Exception):
+    """A scripted refusal of one claim of a stream."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = agent_pb2.ErrorReason.Value(f"ERROR_REASON_{reason}")
+        self.text = text
+
+
+class ClaimContext:
+    """What scripts see of a claim: a refusal ends it, a status without a reason the stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def abort(self, code: Any, text: str = "", trailing_metadata: Any = ()) -> NoReturn:
+        reason = dict(trailing_metadata).get(ERROR_REASON_KEY)
+        if reason is not None:
+            raise RefusedClaimError(reason, text)
+        await self._stream.abort(code, text)
+        raise AssertionError("abort raises")
+
+
+class ScriptedCalls:
+    """One script per call and moment; None does nothing.
+
+    `before_*` runs before the change, `after_start` and `after_claim` between the change and the
+    answer, `after_logs` between the lines and the end, `during_pull` between two steps.
+    """
+
+    before_start: Script | None = None
+    after_start: Script | None = None
+    before_stop: Script | None = None
+    before_logs: Script | None = None
+    after_logs: Script | None = None
+    before_report: Script | None = None
+    before_artifact: Script | None = None
+    before_pull: Script | None = None
+    during_pull: Script | None = None
+    before_drain: Script | None = None
+    before_claim: Script | None = None
+    after_claim: Script | None = None
+    before_order: Script | None = None

@@ -21,6 +21,7 @@ from tests.contract.stages import EXIT_CODE, MEBIBYTE, FakeStage, Stage, port, r
 from tiltyard.contract import NetworkMode, Protocol
 
 NOBODY = "tiltyard-nonesuch"
+OTHER_AGENT = "somebody-else"
 
 
 async def ended(stage: Stage, container: Container) -> Container:
@@ -59,7 +60,9 @@ async def spoken(stage: Stage, container: Container) -> list[LogPiece]:
 class TestLife:
     async def test_info_describes_engine_and_machine(self, stage: Stage) -> None:
         info = await stage.engine.info()
-        assert all((info.version, info.runc, info.kernel))
+        assert info.version
+        assert info.runc
+        assert info.kernel
         assert info.cpus > 0
         assert info.memory_bytes > 0
 
@@ -76,19 +79,21 @@ class TestLife:
         assert await stage.engine.inspect(found.name) == found
         assert await stage.engine.list(stage.agent_id) == [found]
 
-    async def test_a_started_container_lives_and_is_not_started_again(self, stage: Stage) -> None:
+    async def test_a_started_container_has_a_live_process(self, stage: Stage) -> None:
         container = await running(stage)
         assert container.status is ContainerStatus.RUNNING
         assert container.process is not None
         assert container.start_time is not None
-        assert container.end_time is container.exit_code is None
+        assert container.end_time is None
+        assert container.exit_code is None
         assert await stage.engine.list(stage.agent_id) == [container]
+
+    async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
+        container = await running(stage)
         assert await stage.engine.start(container.container) == container
         assert await stage.engine.inspect(container.container) == container
 
-    async def test_an_end_leaves_its_exit_code_and_a_container_that_can_be_started_again(
-        self, stage: Stage
-    ) -> None:
+    async def test_an_end_leaves_its_exit_code(self, stage: Stage) -> None:
         container = await running(stage)
         found = await stopped(stage, container)
         assert found.status is ContainerStatus.ENDED
@@ -100,11 +105,15 @@ class TestLife:
         assert found.end_time is not None
         assert found.end_time >= found.start_time
         assert await stage.engine.list(stage.agent_id) == [found]
-        second = await stage.engine.start(container.container)
-        assert await stage.engine.inspect(container.container) == second
+
+    async def test_an_ended_container_can_be_started_again(self, stage: Stage) -> None:
+        first = await running(stage)
+        await stopped(stage, first)
+        second = await stage.engine.start(first.container)
+        assert await stage.engine.inspect(first.container) == second
         assert second.status is ContainerStatus.RUNNING
         assert second.process is not None
-        assert second.process != container.process
+        assert second.process != first.process
         assert await stage.engine.list(stage.agent_id) == [second]
 
     async def test_reports_at_least_one_of_three_oom_kills(self, stage: Stage) -> None:
@@ -140,7 +149,7 @@ class TestLife:
         await stage.engine.create(spec(stage))
         assert len(await stage.engine.list(stage.agent_id)) == 2
         assert mine in {found.container for found in await stage.engine.list(stage.agent_id)}
-        assert await stage.engine.list("somebody-else") == []
+        assert await stage.engine.list(OTHER_AGENT) == []
 
 
 class TestEnd:
@@ -157,8 +166,10 @@ class TestEnd:
         assert (await ended(stage, container)).exit_code == 137
 
     async def test_a_signal_to_what_does_not_run_does_nothing(self, stage: Stage) -> None:
-        await stage.engine.kill(await stage.engine.create(spec(stage)), "SIGTERM")
-        await stage.engine.kill((await stopped(stage, await running(stage))).container, "SIGKILL")
+        created = await stage.engine.create(spec(stage))
+        await stage.engine.kill(created, "SIGTERM")
+        over = await stopped(stage, await running(stage))
+        await stage.engine.kill(over.container, "SIGKILL")
 
     async def test_removal_takes_a_running_container(self, stage: Stage) -> None:
         container = await running(stage)
@@ -321,7 +332,8 @@ class TestLogs:
         assert sum(not piece.ends_line for piece in log) > 2**20 // LONGEST_PIECE_BYTES - 1
 
     async def test_the_end_of_a_log_is_as_in_all_of_it(self, stage: Stage) -> None:
-        log = await spoken(stage, container := await running(stage))
+        container = await running(stage)
+        log = await spoken(stage, container)
         for tail in (1, 2, len(log), len(log) + 1):
             async with stage.engine.logs(container.container, tail=tail) as answer:
                 end = [piece async for pieces in answer for piece in pieces]

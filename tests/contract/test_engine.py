@@ -87,6 +87,8 @@ class TestLife:
         assert container.end_time is None
         assert container.exit_code is None
         assert await stage.engine.list(stage.agent_id) == [container]
+        # The second list may be answered from what the first has read.
+        assert await stage.engine.list(stage.agent_id) == [container]
 
     async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
         container = await running(stage)
@@ -108,7 +110,8 @@ class TestLife:
 
     async def test_an_ended_container_can_be_started_again(self, stage: Stage) -> None:
         first = await running(stage)
-        await stopped(stage, first)
+        over = await stopped(stage, first)
+        assert await stage.engine.list(stage.agent_id) == [over]
         second = await stage.engine.start(first.container)
         assert await stage.engine.inspect(first.container) == second
         assert second.status is ContainerStatus.RUNNING

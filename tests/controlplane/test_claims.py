@@ -22,6 +22,7 @@ from tests.controlplane.warm_pools import becomes_ready, keep, shares
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.controlplane.transactions import Go, intercept, opened
+from tests.support.hold import Hold
 from tiltyard.contract import Identity, Resources
 
 pytestmark = pytest.mark.system(application={})
@@ -167,6 +168,51 @@ async def test_claims_per_start_are_limited(system: System, reason: str) -> None
     assert (await system.start(id="x")).status == 201
     assert len(tries) <= MAX_CLAIMS
     assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_claim_that_a_host_cannot_make_is_tried_on_another_host(
+    tmp_path: Path, *, is_answered: bool
+) -> None:
+    system = System(tmp_path, agents=2, in_order=True)
+    first = system.agents[0]
+    first.host.free_sessions = 3
+    refused: list[str] = []
+
+    async def fail(request: Any, context: Any) -> None:
+        refused.append(request.internal_id)
+        if is_answered:
+            await refusing("DISK_FULL")(request, context)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+
+    async with system:
+        await system.make_application()
+        await keep(system, size=5)
+        assert shares(system) == [3, 2]
+        (pool_id,) = first.pools
+        tried_first, _ = system.control_plane.fleet.standbys.ready_agents(pool_id)
+        (failing,) = (agent for agent in system.agents if agent.name == tried_first)
+        failing.before_claim = fail
+        assert (await system.start(id="x")).status == 201
+        assert len(refused) == 1
+        assert failing.claimed == []
+        assert sum(len(agent.claimed) for agent in system.agents) == 1
+
+
+async def test_standby_that_a_full_disk_kept_from_one_start_is_claimed_by_the_next(
+    system: System,
+) -> None:
+    """Its host changed nothing, so it reports nothing about the standby."""
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    system.agent.before_claim = refusing("DISK_FULL")
+    assert (await system.start(id="x")).status == 201
+    assert system.agent.claimed == []
+    system.agent.before_claim = None
+    system.agent.change_host()
+    await becomes_ready(system, 1)
+    assert (await system.start(id="y")).status == 201
+    assert [claim.internal_id for claim in system.agent.claimed] == [standby.internal_id]
 
 
 @pytest.mark.parametrize("commits", [0, 1])
@@ -335,11 +381,8 @@ async def test_standby_in_doubt_without_a_row_is_stopped(system: System) -> None
     assert system.agent.claimed == []
 
 
-async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None:
-    """It is in the database, but its host never received it."""
-    await keep(system)
-    (standby, *_) = system.agent.standbys
-    internal_id = standby.internal_id
+async def claim_and_die(system: System, internal_id: str) -> None:
+    """Restart as if a control plane had stored a claim and died before it called the host."""
     await system.stop_serving()
     mebi = Resources(10**9, 2**20)
     identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
@@ -349,6 +392,14 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     async with opened(system.config.database) as store:
         await store.run(reserve, NewSession(identity, mebi, 1, claim))
     await system.serve()
+
+
+async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None:
+    """It is in the database, but its host never received it."""
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    internal_id = standby.internal_id
+    await claim_and_die(system, internal_id)
     await eventually(lambda: bool(system.agent.claimed))
     (replayed,) = system.agent.claimed
     assert replayed.internal_id == internal_id
@@ -363,6 +414,54 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     assert await system.rows("SELECT 1 FROM unanswered") == []
     assert (await system.start(id="x")).status == 201
     assert system.agent.claimed[1].internal_id != internal_id
+
+
+async def test_claim_of_a_dead_control_plane_on_an_ended_standby_leaves_no_session(
+    system: System,
+) -> None:
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    system.agent.pools.clear()  # nothing is refilled
+    system.agent.end(standby.internal_id)
+    system.agent.lose(standby.internal_id)
+    await claim_and_die(system, standby.internal_id)
+    assert_error(await system.call("GET", "/session/match"), 404)
+    await system.nothing_is_left()
+
+
+async def test_replayed_claim_is_repeated_until_its_host_can_make_it(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    await keep(system)
+    (standby, *_) = system.agent.standbys
+    refused: list[str] = []
+
+    async def refuse_thrice(request: Any, context: Any) -> None:
+        if len(refused) < 3:
+            refused.append(request.internal_id)
+            await refusing("DISK_FULL")(request, context)
+
+    system.agent.before_claim = refuse_thrice
+    await claim_and_die(system, standby.internal_id)
+    await eventually(lambda: bool(system.agent.claimed))
+    assert refused == [standby.internal_id] * 3
+    assert await system.status_of("match") == "running"
+    assert len([text for text in caplog.messages if "cannot claim again yet" in text]) == 1
+
+
+async def test_standby_of_a_stored_claim_is_not_claimed_for_another_session(
+    system: System,
+) -> None:
+    """Although its host, which has not received the claim, reports it as ready."""
+    await keep(system, size=1)
+    (standby,) = system.agent.standbys
+    system.agent.before_claim = received = Hold()
+    await claim_and_die(system, standby.internal_id)
+    assert (await system.start(id="x")).status == 201
+    assert [start.spec.identity.session_id for start in system.agent.started] == ["x"]
+    received.set()
+    await eventually(lambda: bool(system.agent.claimed))
+    assert [claim.identity.session_id for claim in system.agent.claimed] == ["match"]
 
 
 async def test_a_claimed_session_that_an_older_database_lacks_is_adopted(system: System) -> None:

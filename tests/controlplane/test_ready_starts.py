@@ -99,6 +99,13 @@ async def test_session_that_ends_before_it_is_ready_ends_the_wait(system: System
     assert await system.status_of("match") == "exited"
 
 
+async def test_stop_of_a_session_ends_the_wait_for_it(system: System) -> None:
+    starting = begin(system, "match")
+    await running(system, "match")
+    assert (await system.call("DELETE", "/session/match")).status == 204
+    assert_error(await starting, 504, details="ended before")
+
+
 async def test_wait_survives_re_enrolment_of_the_host(system: System) -> None:
     starting = begin(system, "match")
     internal_id = await running(system, "match")

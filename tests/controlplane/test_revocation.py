@@ -1,13 +1,14 @@
 """Sessions of a revoked host, at each moment of a revocation."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import reserve
+from controlplane.storage.tables.sessions import begin_attempt, reserve
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer, System, assert_error
+from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
 
 
@@ -99,6 +100,32 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     assert_error(await system.start(id="match"), 420)
     assert not gone.started
     assert await system.session("match") == []
+    assert await system.owed() == []
+
+
+async def test_start_that_waited_does_not_begin_on_a_host_revoked_meanwhile(
+    system: Revoking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row is older than its attempt, so each is a transaction."""
+    gone = await system.enrolled()
+    gone.change_host(start_slots=0)
+    await system.has_reported(gone.name, start_slots=0)
+
+    async def after_the_revocation(go: Go) -> Any:
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        return await go()
+
+    intercept(monkeypatch, begin_attempt, after_the_revocation)
+    start = asyncio.create_task(system.start(id="match"))
+    queue = system.control_plane.starts.queue
+    await eventually(lambda: any(queue.waiting().values()))
+    gone.change_host(start_slots=1)
+    await eventually(lambda: system.control_plane.fleet.host(gone.name) is None)
+    monkeypatch.undo()
+    system.agent.change_host(start_slots=1)
+    assert (await start).status == 201
+    assert not gone.started
+    assert await system.session("match") == [("running", None, system.agent.name)]
     assert await system.owed() == []
 
 

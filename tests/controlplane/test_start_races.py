@@ -1,6 +1,7 @@
 """Concurrent starts and stops: a row names one attempt at most; no stop is lost."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,31 @@ async def test_delete_whose_caller_hangs_up_during_a_start_still_stops_it(system
     assert_error(await post, 409)
     await system.becomes("x", "exited")
     assert not system.agent.live
+
+
+async def test_refusal_of_a_start_whose_caller_hung_up_is_no_defect(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing awaits the task of the start, so asyncio would log its error as never retrieved."""
+    gc.collect()
+    caplog.clear()  # of earlier tests
+    gate = Hold()
+    refuse = refusing("IMAGE_CANNOT_RUN")
+
+    async def refuse_late(request: Any, context: Any) -> None:
+        await gate()
+        await refuse(request, context)
+
+    system.agent.before_start = refuse_late
+    post = asyncio.create_task(system.start(id="x"))
+    await gate.reached.wait()
+    post.cancel()
+    await asyncio.wait({post})
+    gate.set()
+    await eventually(lambda: system.control_plane.starts.under_way.get("alice", "x") is None)
+    await system.stop_serving()
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System) -> None:

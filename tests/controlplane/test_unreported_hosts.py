@@ -149,6 +149,22 @@ async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
 
 
 @pytest.mark.system(application={})
+async def test_a_start_that_waits_for_a_host_to_report_can_be_stopped(system: System) -> None:
+    await restart_without(system, system.agent)
+    under_way = system.control_plane.starts.under_way
+    post = asyncio.create_task(system.start(id="s"))
+    await eventually(lambda: under_way.get("alice", "s") is not None)
+    start = under_way.get("alice", "s")
+    assert start is not None
+    stop = asyncio.create_task(system.call("DELETE", "/session/s"))
+    await eventually(lambda: start.stop_wanted)
+    await system.agent.start()
+    assert (await stop).status == 204
+    assert_error(await post, 409)
+    assert system.agent.started == []
+
+
+@pytest.mark.system(application={})
 async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
     await restart_without(system, system.agent)
     waiting = asyncio.create_task(system.start())

@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
+from controlplane.cli.server import LIMITED
+from controlplane.http.errors import REFUSED
+from controlplane.sessions.start import NOT_STARTED
+from controlplane.settings.model import Config
 from tests.support.controlplane.agent_scripts import Script, refusing
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
+from tests.support.log_lines import logfmt
+from tiltyard.runtime.logging.output import AT_ONCE, written
 
 CALLERS = 50
 RATE = 0.5  # A start every two seconds
@@ -90,8 +96,9 @@ async def test_failed_starts_leak_no_quota(tmp_path: Path) -> None:
             async def script(request: Any, context: Any) -> None:
                 live = await system.rows("SELECT count(*) FROM session WHERE ended_ms IS NULL")
                 seen.append(live[0][0])
-                if (one := next(chosen)) is not None:
-                    await one(request, context)
+                outcome = next(chosen)
+                if outcome is not None:
+                    await outcome(request, context)
 
             return script
 
@@ -157,6 +164,54 @@ async def test_burst_passes_and_retry_after_is_accurate(bounded: System) -> None
     assert {str(row[0]) for row in await bounded.rows("SELECT id FROM session")} == (
         started | set(_started(later))
     )
+
+
+class TwoRegions(System):
+    """A control plane with one host in each of two regions."""
+
+    @property
+    def config(self) -> Config:
+        config = super().config
+        here, there = config.agents
+        moved = there.model_copy(update={"region": "elsewhere"})
+        return config.model_copy(update={"agents": (here, moved)})
+
+
+@pytest.mark.parametrize(
+    ("account", "location", "status"),
+    [
+        ("alice", "local", 420),
+        ("alice", "elsewhere", 201),
+        ("bob", "local", 201),
+    ],
+)
+async def test_start_rate_is_per_account_and_region(
+    tmp_path: Path, account: str, location: str, status: int
+) -> None:
+    async with TwoRegions(tmp_path, agents=2, start_rate=0.001, start_burst=1) as system:
+        regions = ["local", "elsewhere"]
+        await system.make_application(regions=regions)
+        await system.make_application(account="bob", repository="studio/other", regions=regions)
+        assert (await system.start(account="alice", location="local")).status == 201
+        answer = await system.start(account=account, location=location)
+        assert answer.status == status
+
+
+async def test_refusals_by_the_start_rate_do_not_fill_the_log(
+    bounded: System, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with (
+        path.open("wb") as file,
+        written("info", "logfmt", limited=LIMITED, descriptor=file.fileno()),
+    ):
+        answers = await _race(bounded)
+    refusals = _statuses(answers)[420]
+    assert refusals > AT_ONCE
+    events = Counter(logfmt(line)["event"] for line in path.read_text("utf-8").splitlines())
+    assert events["session started"] == BURST
+    assert events[REFUSED] == AT_ONCE
+    assert events[NOT_STARTED] == AT_ONCE
 
 
 @pytest.mark.system(agents=2, in_order=True)

@@ -119,6 +119,14 @@ def test_replaces_a_file_only_with_force_and_atomically(
     assert target.stat().st_mode & 0o777 == 0o600
 
 
+def test_backup_removes_the_draft_of_a_killed_one(config: Config, target: Path) -> None:
+    draft = config.state_dir / "backup.draft"
+    draft.mkdir()
+    (draft / "controlplane.db").write_text("half of it")
+    assert backed_up(config, target) == list(PARTS)
+    assert not draft.exists()
+
+
 def test_does_not_follow_links_in_the_state_directory(config: Config, target: Path) -> None:
     """The directory's owner may have created them, while root makes a backup."""
     theirs = config.state_dir.with_name("theirs")
@@ -211,12 +219,27 @@ def test_command_reports_on_standard_error(config: Config, target: Path) -> None
     assert "No such file or directory" in gone.stderr
 
 
-def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path) -> None:
-    def run(config: Config, name: str, **streams: Any) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-m", "controlplane", name, "--config", settings_of(config)]
-        streams |= {"stderr": subprocess.PIPE, "env": {**os.environ, "PYTHONPATH": "."}}
-        return subprocess.Popen([*program, "-"], **streams)
+def run(config: Config, name: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Run a command that writes to its standard output or reads its standard input."""
+    program = [sys.executable, "-m", "controlplane", name, "--config", settings_of(config)]
+    streams |= {"stderr": subprocess.PIPE, "env": {**os.environ, "PYTHONPATH": "."}}
+    return subprocess.Popen([*program, "-"], **streams)
 
+
+def test_reader_that_closes_the_pipe_is_an_error_in_one_line(config: Config) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with run(config, "backup", stdout=writing) as broken:
+        os.close(writing)
+        assert broken.stderr is not None
+        printed = broken.stderr.read().decode()
+        assert broken.wait() == 1
+    assert f"cannot back up {config.state_dir}: " in printed
+    assert "Broken pipe" in printed
+    assert "Traceback" not in printed
+
+
+def test_backup_uses_a_pipe_but_never_a_terminal(config: Config, tmp_path: Path) -> None:
     new = Config(state_dir=tmp_path / "new")
     with (
         run(config, "backup", stdout=subprocess.PIPE) as writing,

@@ -47,6 +47,10 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
     assert config.log_level == "debug"
 
 
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path, "") == Config()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -54,6 +58,18 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
         ("start_rate = nan", "start_rate: "),
         ("start_timeout = 1", "start_timeout"),
         ("lost_after = 30", "lost_after: must be more than unreachable_after, which is 30"),
+        (
+            "unreachable_after = 90000",
+            "lost_after: must be more than unreachable_after, which is 90000",
+        ),
+        (
+            "unresponsive_after = 90000",
+            "lost_after: must be more than unresponsive_after, which is 90000",
+        ),
+        ("start_burst = 1.5", "start_burst"),
+        ("regions = [1]", "regions"),
+        ("agents = 1", "agents"),
+        ('enrol_listen = "example.org:7443"', "enrol_listen"),
         ("ended_retention_days = 36501", "ended_retention_days"),
         ("latency_interval = 0.5", "latency_interval"),
         ('state_dir = "state"', "state_dir: must be an absolute path"),
@@ -74,9 +90,12 @@ def test_everything_can_be_set(tmp_path: Path) -> None:
             'regions = ["eu"]\n' + AGENT.replace('"a"', '"init"'),
             "agents[0].name: 'init' is a reserved name",
         ),
+        ('regions = ["eu"]\n' + AGENT.replace('"a"', '"a/b"'), "agents: must be"),
+        ('regions = ["eu"]\n' + AGENT + AGENT, "agents: 'a' is listed twice"),
         ('regions = ["eu", "us", "eu"]', "regions: 'eu' is listed twice"),
         ('host_network_pools = ["a"]', "host_network_pools: unknown node pool 'a'"),
         (REGISTRY + REGISTRY.replace("h:1", "g:1"), "registries: 'r' is listed twice"),
+        (REGISTRY + REGISTRY.replace('"r"', '"s"'), "registries: 'h:1' is listed twice"),
         (
             REGISTRY + REGISTRY.replace('"r"', '"s"').replace('"h:1"', '"g:1"\naliases = ["H:1"]'),
             "registries: 'h:1' is listed twice",

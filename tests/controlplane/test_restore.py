@@ -180,6 +180,37 @@ def replaced(name: str, content: bytes | None) -> Corruption:
     return lambda backup: archived(backup, {name: content})
 
 
+def edited_database(sql: str) -> Corruption:
+    """Run statements on the database of a backup."""
+
+    def corrupt(backup: bytes) -> bytes:
+        with tarfile.open(fileobj=io.BytesIO(backup)) as archive:
+            found = archive.extractfile("controlplane.db")
+            assert found is not None
+            content = found.read()
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+            db.deserialize(content)
+            db.executescript(sql)
+            return archived(backup, {"controlplane.db": db.serialize()})
+
+    return corrupt
+
+
+def damaged_page(backup: bytes) -> bytes:
+    """Overwrite the first cells of the table of accounts."""
+    with tarfile.open(fileobj=io.BytesIO(backup)) as archive:
+        found = archive.extractfile("controlplane.db")
+        assert found is not None
+        content = bytearray(found.read())
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.deserialize(bytes(content))
+        [page] = db.execute("SELECT rootpage FROM sqlite_schema WHERE name='account'").fetchone()
+        [size] = db.execute("PRAGMA page_size").fetchone()
+    begin = (page - 1) * size + 8
+    content[begin : begin + 64] = b"\xff" * 64
+    return archived(backup, {"controlplane.db": bytes(content)})
+
+
 def a_database(schema: int) -> bytes:
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(f"PRAGMA user_version={schema}")
@@ -191,7 +222,11 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "compressed": (gzip.compress, "not a tar archive"),
     "zeros": (lambda _: b"\0" * 10240, "has no authority.pem"),
     "a file outside": (added("../controlplane.db"), "does not belong in a backup"),
+    "an absolute path": (added("/etc/passwd"), "does not belong in a backup"),
     "a link": (added("ticket.key", kind=tarfile.SYMTYPE), "does not belong in a backup"),
+    "a hard link": (added("ticket.key", kind=tarfile.LNKTYPE), "does not belong in a backup"),
+    "a folder": (added("ticket.key", kind=tarfile.DIRTYPE), "does not belong in a backup"),
+    "a device": (added("ticket.key", kind=tarfile.CHRTYPE), "does not belong in a backup"),
     "a sparse file": (
         added("x", {"GNU.sparse.map": "0,1", "GNU.sparse.name": "ticket.key"}),
         "does not belong in a backup",
@@ -200,9 +235,20 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "a bad time": (added("ticket.key", {"mtime": "1e300"}), "is damaged"),
     "a huge key": (replaced("ticket.key", b"x" * 20000), "is too large: 20000 bytes"),
     "no database": (replaced("controlplane.db", None), "has no controlplane.db"),
+    "no authority": (replaced("authority.pem", None), "has no authority.pem"),
+    "no ticket key": (replaced("ticket.key", None), "has no ticket.key"),
     "a bad authority": (replaced("authority.pem", b"x"), "authority.pem is damaged"),
+    "a bad ticket key": (replaced("ticket.key", b"x"), "ticket.key is damaged"),
+    "a bad registry key": (replaced("registry.key", b"x"), "registry.key is damaged"),
     "text for a database": (replaced("controlplane.db", b"x" * 8192), "not a database"),
     "an empty database": (replaced("controlplane.db", b""), "not one of a control plane"),
+    "a damaged page": (damaged_page, "damaged|malformed"),
+    "a row that refers to none": (
+        edited_database(
+            "PRAGMA foreign_keys=OFF; INSERT INTO tag VALUES('x','x','x','x','x',0,0)"
+        ),
+        "a row of tag refers to none of application",
+    ),
     "a newer schema": (
         replaced("controlplane.db", a_database(NEWEST_SCHEMA + 1)),
         "schema .* is newer than .*: use the version that made it",
@@ -217,6 +263,15 @@ def test_invalid_backup_changes_nothing(config: Config, made: Made, kind: str) -
     with pytest.raises(StoreError, match=why):
         restored_from(config, corrupt(made.backup))
     assert files(config.state_dir) == before
+
+
+def test_restore_removes_the_draft_of_a_killed_one(config: Config, made: Made) -> None:
+    draft = config.state_dir / "restore.draft"
+    draft.mkdir()
+    (draft / "controlplane.db").write_text("half of it")
+    restored_from(config, made.backup)
+    assert_state_of(made, config)
+    assert not draft.exists()
 
 
 def test_truncated_backup_changes_nothing(config: Config, made: Made) -> None:

@@ -76,6 +76,29 @@ async def test_changed_files_are_reloaded(files: Files, caplog: pytest.LogCaptur
     await served.close()
 
 
+async def test_files_that_change_while_they_are_read_are_read_again(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    files.make()
+    served = ServedCertificate(Config(**files.settings), FakeClock())
+    load = Config.tls_context
+
+    def renewed_meanwhile(config: Config) -> ssl.SSLContext | None:
+        context = load(config)
+        files.make()
+        return context
+
+    monkeypatch.setattr(Config, "tls_context", renewed_meanwhile)
+    await served.open()
+    monkeypatch.undo()
+    await served.look()
+    assert caplog.messages == ["the API has a new certificate"]
+    await served.look()
+    assert caplog.messages == ["the API has a new certificate"]
+    await served.close()
+
+
 async def test_new_connections_have_the_last_valid_certificate(
     system: Tls, files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -78,7 +78,7 @@ async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -
     assert not (await system.undrain())["draining"]
     assert await system.status_of("x") == "running"
     assert (await system.start()).status == 201
-    assert [each.draining for each in system.agent.drains] == [True, False]
+    assert [drain.draining for drain in system.agent.drains] == [True, False]
     assert system.agent.drains[1].revision > order.revision
     by = (system.operator_id, "a0")
     assert await system.events("agent.%drained", "kind, actor, object, data") == [
@@ -230,6 +230,14 @@ async def test_restored_order_holds_only_if_newer(system: Draining, *, draining:
     assert system.agent.host.draining == draining
     revisions = {order.revision for order in system.agent.drains}  # an answer may be lost
     assert len(revisions) == (1 if draining else 2)
+
+
+async def test_removed_agent_leaves_no_drain_to_its_successor(system: Draining) -> None:
+    await system.drain(deadline="2h")
+    removed = system.agents.pop()
+    await system.restart()  # no longer declared in the settings file
+    assert (await system.ask("DELETE", removed.name)).status == 204
+    assert await system.stored() == Drain()
 
 
 async def test_impossible_revision_is_rejected(system: Draining) -> None:

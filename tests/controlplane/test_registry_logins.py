@@ -1,6 +1,7 @@
 """Registry logins set by operators: where a password is sent, and how long it is stored."""
 
 import logging
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
 from controlplane.registries.endpoint import Endpoint
+from controlplane.registries.http import RegistryHttp
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables import registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
+from tests.unit.controlplane.registries.test_http import Server
+from tiltyard.runtime.clock import SystemClock
 
 PASSWORD = "s3cret wörd"
 LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD}
@@ -156,6 +160,32 @@ async def test_registry_is_unusable_without_the_key_until_its_password_is_set(
     assert (await system.enable_tag(name="other")).status == 204
     assert (await system.put(**login)).status == 204
     assert (await system.enable_tag()).status == 204
+
+
+async def test_docker_hub_and_its_token_service_receive_the_password(system: Configured) -> None:
+    hub = {"address": "registry-1.docker.io", "aliases": ["docker.io"]}
+    assert (await system.put(**{**LOGIN, **hub, "authHosts": ["a.example"]})).status == 204
+    endpoint = await system.endpoint()
+    assert endpoint.auth_hosts == ("auth.docker.io", "a.example")
+    assert endpoint.password == PASSWORD
+
+
+async def test_token_of_an_earlier_password_is_not_used(system: Configured) -> None:
+    async with AsyncExitStack() as stack:
+        server = Server(RegistryHttp(SystemClock()))
+        await server.start(stack)
+        login = {**LOGIN, "address": server.address}
+        assert (await system.put(**login)).status == 204
+        await system.make_application(tag=None, registry="own")
+        server.token = {"token": "t1", "expires_in": 3600}
+        await system.call("GET", "/application/game/tags/available")
+        server.token = {"token": "t2", "expires_in": 3600}
+        assert (await system.put(**{**login, "password": "another"})).status == 204
+        server.asked.clear()
+        await system.call("GET", "/application/game/tags/available")
+        used = [header for path, _, header in server.asked if path.startswith("/v2/")]
+        assert "Bearer t1" not in used
+        assert used[-1] == "Bearer t2"
 
 
 async def test_password_of_the_settings_file_is_sealed_at_each_start(system: Configured) -> None:

@@ -149,7 +149,8 @@ async def test_bytes_of_logs_and_artifacts_are_counted(system: Scraped) -> None:
     artifact = (await system.call("GET", "/artifacts?session=s&path=/x")).body
     scrape = await system.scrape()
     assert scrape.sum("streamed_bytes_total", stream="log") == 3000
-    assert scrape.sum("streamed_bytes_total", stream="artifact") == len(artifact) > 0
+    assert len(artifact) > 0
+    assert scrape.sum("streamed_bytes_total", stream="artifact") == len(artifact)
     assert scrape.sum("open_streams") == 0
 
 
@@ -180,6 +181,20 @@ async def test_cold_starts_are_timed_by_their_phases_and_claims_are_warm(system:
     assert scrape.sum("start_duration_seconds_count", kind="warm", result="started") == 1
     assert scrape.sum("start_phase_duration_seconds_count", phase="agent") == 1  # the cold one
     assert scrape.sum("agent_calls_total", method="ClaimSession", outcome="ok") == 1
+
+
+async def test_start_that_waited_for_a_slot_has_a_phase_for_the_commit_of_its_attempt(
+    system: Scraped,
+) -> None:
+    """A start that finds a free slot commits its attempt with its row, in the phase `reserve`."""
+    system.agent.change_host(start_slots=0)
+    await system.has_reported("a0", start_slots=0)
+    start = asyncio.create_task(system.start())
+    await system.shows(lambda s: s.sum("starts_waiting", region="local") == 1)
+    system.agent.change_host(start_slots=1)
+    assert (await start).status == 201
+    scrape = await system.scrape()
+    assert scrape.sum("start_phase_duration_seconds_count", phase="commit") == 1
 
 
 async def test_refusals_are_counted_by_their_reason(system: Scraped) -> None:
@@ -327,6 +342,10 @@ async def test_the_database_and_its_failures_are_measured(system: Scraped) -> No
     with pytest.raises(StoreError):
         await system.control_plane.store.run(lambda db: db.execute("ROLLBACK"))
     assert (await system.scrape()).sum("database_commit_failures_total") == 1
+
+
+async def test_lag_of_the_event_loop_is_observed(system: Scraped) -> None:
+    await system.shows(lambda s: s.sum("event_loop_lag_seconds_count") > 0)
 
 
 # ---- names, labels and the page

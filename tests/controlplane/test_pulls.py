@@ -77,6 +77,32 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
     await eventually_equals(lambda: _pulls(system), [])
 
 
+async def test_at_most_two_images_are_pulled_to_a_host_at_once(system: System) -> None:
+    await system.make_application(tag=None, tagKeep=10)
+    system.agent.during_pull = system.agent.hang
+    images = {await system.enable(tag, pulled_by=()) for tag in ("v1", "v2", "v3")}
+
+    async def states() -> list[str]:
+        return sorted(pull["state"] for pull in await _pulls(system))
+
+    await eventually_equals(states, ["pulling", "pulling", "queued"])
+    # The other host is not delayed.
+    await eventually(lambda: images <= set(system.agents[1].images))
+
+
+async def test_start_runs_an_older_tag_while_hosts_pull_the_newest(system: System) -> None:
+    await system.make_application(tag="v1")
+    for agent in system.agents:
+        agent.during_pull = agent.hang
+    await system.enable("v2", pulled_by=())
+    await system.until(
+        "/operator/agent/a0", lambda shown: [p["state"] for p in shown["pulls"]] == ["pulling"]
+    )
+    assert (await system.start(id="s")).status == 201
+    assert (await system.read("/session/s"))["tag"] == "v1"
+    assert_error(await system.start(version="v2"), 404)
+
+
 async def test_startable_tag_is_preferred_to_a_newer_one_on_a_drained_host(system: System) -> None:
     await system.make_application(tag="v1")
     drained, other = system.agents
@@ -195,6 +221,13 @@ async def test_compares_images_regularly(tmp_path: Path, monkeypatch: pytest.Mon
         another = image.partition("@")[0] + "@sha256:" + "a" * 64
         await system.rows(f"UPDATE tag SET image = '{another}'")  # not notified
         await eventually(lambda: system.agent.pulled == [image, another])
+
+
+async def test_hosts_of_an_added_region_pull_the_enabled_tags(system: System) -> None:
+    await system.make_application(tag=None, regions=["elsewhere"])
+    image = await system.enable("v1", pulled_by=())
+    (await system.edit(regions=["local", "elsewhere"])).expect(204)
+    await eventually(lambda: system.has("a0", image))
 
 
 async def test_hosts_pull_a_tag_whose_client_hung_up(

@@ -2,7 +2,10 @@
 
 import asyncio
 import base64
+import logging
 import socket
+import ssl
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -15,6 +18,7 @@ from controlplane.registries import http as registry_http
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import RegistryHttp, Reply
 from controlplane.registries.login import checked_realm
+from tests.support.authority import AUTHORITY
 from tests.support.fake_clock import FakeClock
 
 SCOPE = "repository:studio/game:pull"
@@ -138,6 +142,18 @@ async def test_evicts_expired_tokens_first(server: Server) -> None:
     assert server.paths.count("/token") == 3
 
 
+@mock.patch.object(registry_http, "MAX_TOKENS", 2)
+async def test_evicts_the_oldest_token_if_none_has_expired(server: Server) -> None:
+    for scope in ("first", "second", "third"):
+        await server.ask(scope)
+    assert server.paths.count("/token") == 3
+    await server.ask("second")
+    await server.ask("third")
+    assert server.paths.count("/token") == 3
+    await server.ask("first")
+    assert server.paths.count("/token") == 4
+
+
 async def test_replaces_a_rejected_token_once(server: Server) -> None:
     await server.ask()
     server.given.clear()
@@ -191,8 +207,47 @@ async def test_refused_login_is_an_error(server: Server, status: int, reported: 
     assert raised.value.detail.endswith(f"its token service answered {status}")
 
 
-async def test_prefers_bearer_if_a_header_offers_both(server: Server) -> None:
-    server.challenge = f'Basic realm="a registry", {server.challenge}'
+@pytest.mark.parametrize("status", [401, 403])
+async def test_logs_that_a_login_may_not_pull(
+    server: Server, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    server.refusal = status
+    server.accepts = lambda _: False
+    with caplog.at_level(logging.WARNING):
+        await server.ask(**LOGIN)
+    [record] = caplog.records
+    fields = f"registry={server.address} status={status} scope={SCOPE}"
+    assert fields in record.getMessage()
+    assert "t1" not in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+async def test_does_not_log_that_a_login_finds_no_image(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refusal = 404
+    server.accepts = lambda _: False
+    with caplog.at_level(logging.WARNING):
+        await server.ask(**LOGIN)
+    assert caplog.records == []
+
+
+async def test_does_not_log_the_refusal_of_an_anonymous_token(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refusal = 403
+    server.accepts = lambda _: False
+    with caplog.at_level(logging.WARNING):
+        await server.ask()
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("bearer_first", [True, False])
+async def test_prefers_bearer_if_a_header_offers_both(
+    server: Server, *, bearer_first: bool
+) -> None:
+    offers = [server.challenge, 'Basic realm="a registry"']
+    server.challenge = ", ".join(offers if bearer_first else reversed(offers))
     assert (await server.ask()).status == 200
     assert server.asked[1][1] == {"service": "the registry", "scope": SCOPE}
 
@@ -250,6 +305,10 @@ def test_realms_are_compared_as_origins() -> None:
         "http://auth.docker.io/token",
         "https://auth.docker.io:8443/token",
         "https://auth.docker.io.evil.example/token",
+        "https://evil-auth.docker.io/token",
+        "https://docker.io/token",
+        "//auth.docker.io/token",
+        "ftp://auth.docker.io/token",
         "https://auth.docker.io@evil.example/token",
         "https://evil.example#@auth.docker.io/token",
         "https://evil.example\\@auth.docker.io/x",
@@ -290,7 +349,43 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
     assert canary.call_count == 1
 
 
-# -- failure reports
+# -- failure reports -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin", [b"", b"x" * 60], ids=["whole", "truncated"])
+async def test_credentials_that_a_registry_sends_back_are_redacted(
+    http: RegistryHttp, stack: AsyncExitStack, begin: bytes
+) -> None:
+    password = "s3cret-and-long" * 2
+    basic = base64.b64encode(f"robot:{password}".encode())
+
+    async def send_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        if basic in request:
+            writer.write(begin + basic + b" " + password.encode() + b"\r\n")
+        else:
+            challenge = b'WWW-Authenticate: Basic realm="x"\r\n'
+            writer.write(b"HTTP/1.1 401 x\r\n" + challenge + b"Content-Length: 0\r\n\r\n")
+        writer.close()
+
+    address = await listen(stack, send_back)
+    with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
+        await ask(http, address, username="robot", password=password)
+    assert basic.decode()[:9] not in raised.value.detail
+    assert "s3cret" not in raised.value.detail
+    assert "[redacted]" in raised.value.detail
+
+
+async def test_password_in_a_realm_is_redacted(server: Server) -> None:
+    server.challenge = 'Bearer realm="https://s3cret.example/token"'
+    with pytest.raises(UnusableError, match="another host for the log-in") as raised:
+        await server.ask(**LOGIN)
+    assert "s3cret" not in raised.value.detail
+    assert "[redacted]" in raised.value.detail
+
+
+def test_representation_of_an_endpoint_has_no_password() -> None:
+    assert "s3cret" not in repr(Endpoint("ghcr.io", "robot", "s3cret"))
 
 
 @pytest.mark.parametrize(
@@ -334,3 +429,21 @@ async def test_hanging_registry_blocks_no_other(server: Server, stack: AsyncExit
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_loads_certificates_once_and_on_a_thread(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = ssl.create_default_context
+    threads: list[str] = []
+
+    def note(**how: Any) -> ssl.SSLContext:
+        threads.append(threading.current_thread().name)
+        return load(**how)
+
+    monkeypatch.setattr(ssl, "create_default_context", note)
+    own = f"{AUTHORITY}# that no other test has loaded\n"
+    for _ in range(2):
+        assert (await server.ask(ca=own)).status == 200
+    assert len(threads) == 1
+    assert threads[0].startswith("registry certificates")

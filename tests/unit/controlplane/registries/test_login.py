@@ -5,31 +5,65 @@ import json
 import pytest
 
 from controlplane.registries.endpoint import UnusableError
-from controlplane.registries.login import read_challenges, read_token
+from controlplane.registries.login import (
+    MAX_CHALLENGE_CHARACTERS,
+    read_challenges,
+    read_token,
+)
 
 
-def test_parses_challenges() -> None:
-    parsed = [
+@pytest.mark.parametrize(
+    ("headers", "challenges"),
+    [
+        ([], {}),
+        ([""], {}),
         ([" , ,"], {}),
         (['Basic realm="a, b"'], {"basic": {"realm": "a, b"}}),
         (["BEARER Realm=r,SERVICE=s"], {"bearer": {"realm": "r", "service": "s"}}),
         (['Bearer realm = "r" , service\t=\ts'], {"bearer": {"realm": "r", "service": "s"}}),
+        (['Bearer realm="",scope=""'], {"bearer": {"realm": "", "scope": ""}}),
         ([r'Bearer realm="a\"b\\c"'], {"bearer": {"realm": 'a"b\\c'}}),
         (['Bearer realm="r",realm="other"'], {"bearer": {"realm": "r"}}),
         (['Bearer realm="r"', "Bearer realm=other"], {"bearer": {"realm": "r"}}),
+        (
+            ['Basic realm="x"', "Bearer realm=r"],
+            {"basic": {"realm": "x"}, "bearer": {"realm": "r"}},
+        ),
+        (
+            ['Basic realm="x", charset="UTF-8", Bearer realm="r",service="s"'],
+            {
+                "basic": {"realm": "x", "charset": "UTF-8"},
+                "bearer": {"realm": "r", "service": "s"},
+            },
+        ),
         (
             ['Bearer realm="r",service="s",Basic realm="x"'],
             {"bearer": {"realm": "r", "service": "s"}, "basic": {"realm": "x"}},
         ),
         (["Negotiate, Bearer realm=r"], {"negotiate": {}, "bearer": {"realm": "r"}}),
         (['realm="r"'], {}),
-    ]
-    assert [(headers, read_challenges(headers)) for headers, _ in parsed] == parsed
+    ],
+)
+def test_parses_challenges(headers: list[str], challenges: dict[str, dict[str, str]]) -> None:
+    assert read_challenges(headers) == challenges
 
 
-def test_limits_the_total_length_of_challenges() -> None:
+def test_challenges_up_to_the_limit_are_parsed() -> None:
+    longest = "a" * (MAX_CHALLENGE_CHARACTERS - len("Bearer "))
+    assert read_challenges([f"Bearer {longest}"]).keys() == {"bearer", longest}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Bearer " + "a" * 4090],
+        ['Bearer realm="r"'] * 257,
+    ],
+    ids=["one", "many"],
+)
+def test_limits_the_total_length_of_challenges(headers: list[str]) -> None:
     with pytest.raises(UnusableError, match="too long"):
-        read_challenges(['Bearer realm="r"'] * 257)
+        read_challenges(headers)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +87,13 @@ def test_token_lifetime_is_at_most_an_hour(reported: object, seconds: float) -> 
     [
         {},
         {"token": 7},
+        {"token": ""},
+        {"token": "ü"},
         {"token": "a\r\nX-Evil: 1"},
-        *({"token": "t", "expires_in": never} for never in ("soon", 10**400, float("nan"))),
+        {"token": "t", "expires_in": "soon"},
+        {"token": "t", "expires_in": 10**400},
+        {"token": "t", "expires_in": float("inf")},
+        {"token": "t", "expires_in": float("nan")},
     ],
 )
 def test_rejects_a_response_without_a_token(token: dict[str, object]) -> None:

@@ -66,6 +66,7 @@ def without(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
         (layers(blob(LAYER.removesuffix("+gzip")), blob(LAYER.replace("gzip", "zstd"))), IMAGE),
         (layers(blob(DOCKER_LAYER.removesuffix(".gzip"))), IMAGE),
         (layers(blob(LAYER, urls=[]), blob(LAYER, urls=None)), IMAGE),
+        (layers(blob(LAYER, size=0), blob(LAYER, size=LIMIT - 7)), IMAGE),
         (layers(blob(LAYER) | {"digest": "sha512:" + "a" * 128}), IMAGE),
         (image(config=blob(CONFIG, size=MAX_CONFIG_BYTES)), IMAGE),
         (image(annotations={"Layers": "x", "URLS": "y"}, subject=blob(IMAGE)), IMAGE),
@@ -83,26 +84,51 @@ def test_accepts_an_image(manifest: dict[str, Any], kind: str) -> None:
         (layers(blob(LAYER), blob(LAYER, urls=ELSEWHERE)), "outside the registry"),
         (image(config=blob(CONFIG, urls=ELSEWHERE)), "outside the registry"),
         (
+            layers(blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")),
+            "outside the registry",
+        ),
+        (
             layers(blob("application/vnd.oci.image.layer.nondistributable.v1.tar+gzip")),
             "outside the registry",
         ),
         (layers(*[blob(LAYER)] * (MAX_LAYERS + 1)), "126 layers; a host can mount 125"),
         (layers(blob(LAYER, size=LIMIT)), "1000000007 bytes; at most 1000000000"),
+        (layers(*[blob(LAYER, size=LIMIT // 2)] * 2), "1000000007 bytes; at most 1000000000"),
+        (layers(blob(LAYER, size=2**63 - 1), blob(LAYER, size=2**63 - 1)), "at most 1000000000"),
         (image(config=blob(CONFIG, size=MAX_CONFIG_BYTES + 1)), "config of more than"),
+        (layers(blob("application/vnd.in-toto+json")), "layer that is not one"),
         (layers(blob(LAYER + "+encrypted")), "layer that is not one"),
+        (layers(blob(f"{LAYER}\n")), "layer that is not one"),
         (image(config=blob("application/vnd.cncf.helm.config.v1+json")), "not a container image"),
+        (image(config=blob("application/vnd.oci.empty.v1+json")), "not a container image"),
         (without(image(), "config"), "not a container image"),
+        (without(image(), "layers"), "not a container image"),
+        ({"schemaVersion": 2, "mediaType": IMAGE}, "not a container image"),
         (index(entry(), mediaType=IMAGE), "not a container image"),
         (image(mediaType=SCHEMA_1, schemaVersion=1), "older than schema 2"),
         (image(fsLayers=[]), "older than schema 2"),
+        (image(schemaVersion=3), "older than schema 2"),
         (image(manifests=[]), "image and a list of images at once"),
         (index(entry(), layers=[]), "image and a list of images at once"),
+        (index(entry(), config=blob(CONFIG)), "image and a list of images at once"),
+        ([], "malformed: the manifest"),
         (b"7", "malformed: the manifest"),
         (without(image(), "schemaVersion"), "malformed: schemaVersion: Field required"),
         (image(schemaVersion="2"), "malformed: schemaVersion"),
+        (image(schemaVersion=True), "malformed: schemaVersion"),
+        (image(layers={}), "malformed: layers"),
+        (image(config=[]), "malformed: config"),
         (layers(blob(LAYER), blob(LAYER, size=-1)), r"malformed: layers\[1\]\.size: "),
+        (layers(blob(LAYER, size=True)), r"malformed: layers\[0\]\.size: "),
+        (layers(blob(LAYER, size="7")), r"malformed: layers\[0\]\.size: "),
+        (layers(blob(LAYER, size=1.5)), r"malformed: layers\[0\]\.size: "),
+        (layers(without(blob(LAYER), "size")), r"malformed: layers\[0\]\.size: Field required"),
+        (layers(blob(LAYER, urls="https://x")), r"malformed: layers\[0\]\.urls: "),
+        (layers(blob(LAYER) | {"digest": ""}), r"layers\[0\]\.digest: is not a digest"),
         (layers(blob(LAYER) | {"digest": "sha256:" + "A" * 64}), "is not a digest"),
         (layers(blob(LAYER) | {"digest": "sha256:" + "a" * 64 + "\n"}), "is not a digest"),
+        (layers(blob(LAYER) | {"digest": "sha256:../" + "a" * 61}), "is not a digest"),
+        (layers(blob(LAYER) | {"digest": "md5:" + "a" * 32}), "is not a digest"),
     ],
 )
 def test_refuses_unsupported_images(manifest: Any, reported: str) -> None:
@@ -118,8 +144,13 @@ def test_refuses_unsupported_images(manifest: Any, reported: str) -> None:
         index(entry() | {"url\u017f": ELSEWHERE}),
         image(Layers=[]),
         {**image(), "layer\u017f": []},
+        image(CONFIG={}),
         image(mediatype=INDEX),
+        image(schemaversion=1),
+        image(Manifests=[]),
+        image(fslayers=[]),
         index(entry(platform={"OS": "windows"})),
+        index(entry(Platform={"os": "windows"})),
         index(entry(Digest="sha256:" + "0" * 64)),
     ],
 )
@@ -133,9 +164,19 @@ def test_refuses_a_known_field_in_another_case(manifest: Any) -> None:
     "content",
     [
         b"",
+        b"<html>log in</html>",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
         b'{"schemaVersion":2}x',
         b'{"schemaVersion":2,"schemaVersion":1}',
+        b'{"schemaVersion":NaN}',
+        b'{"schemaVersion":1e999}',
+        b'{"schemaVersion":18446744073709551616}',
+        b'{"mediaType":"\\ud800"}',
+        b'{"mediaType":"\\u0000"}',
         b"[" * 100_000,
+        b"[" * 40 + b"]" * 40,
+        b'{"a":' * 100_000,
         b"[" + b"[]," * 1_000_000 + b"[]]",
     ],
 )
@@ -192,16 +233,24 @@ def test_checks_every_image_that_a_linux_host_could_choose(kind: str) -> None:
     ("manifest", "reported"),
     [
         (index(), "no image for Linux"),
+        (index(*[entry(n, platform) for n, platform in enumerate(OTHERS)]), "no image for Linux"),
         (index(entry(0, ATTESTATION)), "no image for Linux"),
         (index(*[entry(n) for n in range(MAX_IMAGES + 1)]), "33 variants; at most 32"),
         (index(entry(kind=INDEX)), "nested list of images"),
+        (index(entry(kind=DOCKER_INDEX)), "nested list of images"),
         (index(entry(urls=ELSEWHERE)), "outside the registry"),
+        (index(entry(size=-1)), r"manifests\[0\]\.size"),
         (index(entry() | {"digest": "latest"}), r"manifests\[0\]\.digest"),
+        (index(entry(platform="linux")), r"manifests\[0\]\.platform"),
     ],
 )
 def test_refuses_unsupported_image_lists(manifest: Any, reported: str) -> None:
     with pytest.raises(ImageRefusedError, match=reported):
         check(manifest)
+
+
+def test_accepts_a_list_of_as_many_images_as_are_allowed() -> None:
+    assert len(check(index(*[entry(n) for n in range(MAX_IMAGES)]))) == MAX_IMAGES
 
 
 def test_checks_an_image_of_a_list() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from unittest import mock
@@ -85,9 +86,24 @@ async def test_caches_a_list_briefly(source: Source) -> None:
 
 @mock.patch.object(tag_lists, "MAX_KEPT", 3)
 async def test_limits_cached_lists(source: Source) -> None:
-    for repository in (*"01234", "2", "1"):
+    for repository in ("zero", "one", "two", "three", "four", "two", "one"):
         await source.lists.newest_first(HUB, repository)
-    assert [repository for _, repository in source.read] == [*"01234", "1"]
+    read = [repository for _, repository in source.read]
+    assert read == ["zero", "one", "two", "three", "four", "one"]
+
+
+async def test_sorts_a_list_on_its_own_thread(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+
+    def order(text: str) -> str:
+        threads.add(threading.current_thread().name)
+        return natural_order(text)
+
+    monkeypatch.setattr(tag_lists, "natural_order", order)
+    assert await source.lists.newest_first(HUB, "game") == ("v10", "v9", "v1")
+    assert [name.rpartition("_")[0] for name in threads] == ["tag lists"]
 
 
 async def test_concurrent_calls_share_one_read(source: Source) -> None:
@@ -115,3 +131,13 @@ async def test_failure_is_raised_to_all_callers_and_not_cached(source: Source) -
     source.fails = False
     assert len(await source.lists.newest_first(HUB, "game")) == 3
     assert len(source.read) == 2
+
+
+async def test_closing_cancels_a_read(source: Source) -> None:
+    source.unblocked.clear()
+    asking = asyncio.create_task(source.lists.newest_first(HUB, "game"))
+    while not source.read:
+        await asyncio.sleep(0)
+    await source.lists.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asking

@@ -54,7 +54,8 @@ def test_key_is_created_on_first_use_in_a_private_file(path: Path) -> None:
     vault = loaded(path)
     assert not path.parent.exists()
     vault.seal(*WHOSE, PASSWORD)
-    assert [each.stat().st_mode & 0o777 for each in (path, path.parent)] == [0o600, 0o700]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]
     key = path.read_bytes()
     loaded(path).seal(*WHOSE, PASSWORD)
@@ -69,7 +70,8 @@ def test_lost_key_invalidates_only_old_passwords(path: Path) -> None:
         vault.unseal(*WHOSE, old)
     assert LOST in raised.value.detail
     new = vault.seal(*WHOSE, PASSWORD)
-    assert vault.unseal(*WHOSE, new) == loaded(path).unseal(*WHOSE, new) == PASSWORD
+    assert vault.unseal(*WHOSE, new) == PASSWORD
+    assert loaded(path).unseal(*WHOSE, new) == PASSWORD
 
 
 def test_invalid_key_file_is_not_replaced(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,13 +84,18 @@ def test_invalid_key_file_is_not_replaced(path: Path, caplog: pytest.LogCaptureF
     assert path.read_bytes() == b"half a k"
 
 
-def test_corrects_the_mode_of_the_key_file(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o602], ids=oct)
+def test_corrects_the_mode_of_the_key_file(
+    path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
     sealed = loaded(path).seal(*WHOSE, PASSWORD)
-    path.chmod(0o640)
+    path.chmod(mode)
     for _ in range(2):
         assert loaded(path).unseal(*WHOSE, sealed) == PASSWORD
         assert path.stat().st_mode & 0o777 == 0o600
-    assert len(caplog.records) == 1
+    [record] = caplog.records
+    warning = "a file was accessible to other users: set its mode to 0600"
+    assert record.getMessage() == f"{warning} path={path}"
 
 
 def test_another_key_unseals_nothing(path: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.agent_rpc.wire import MAX_NANO_CPUS, session_in
+from controlplane.agent_rpc.wire import MAX_MEMORY_BYTES, MAX_NANO_CPUS, session_in
 from controlplane.domain.errors import AgentUnavailableError
 from tests.support.agent.samples import a_spec
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -23,8 +23,11 @@ def a_session(**reserved: int) -> agent_pb2.Session:
 @pytest.mark.parametrize(
     "reserved",
     [
-        *({"nano_cpus": number} for number in (-1, MAX_NANO_CPUS + 1)),
-        *({"memory_bytes": number} for number in (-1, 2**63 - 1)),
+        {"nano_cpus": -1},
+        {"nano_cpus": MAX_NANO_CPUS + 1},
+        {"memory_bytes": -1},
+        {"memory_bytes": MAX_MEMORY_BYTES + 1},
+        {"memory_bytes": 2**63 - 1},
     ],
     ids=str,
 )
@@ -32,6 +35,13 @@ def test_impossible_resources_are_rejected(reserved: dict[str, int]) -> None:
     """An account whose sums overflow could not start sessions."""
     with pytest.raises(ValueError, match="no host has"):
         session_in(a_session(**reserved))
+
+
+def test_largest_resources_are_accepted() -> None:
+    most = a_session(nano_cpus=MAX_NANO_CPUS, memory_bytes=MAX_MEMORY_BYTES)
+    reservation = session_in(most).reservation
+    assert reservation.nano_cpus == MAX_NANO_CPUS
+    assert reservation.memory_bytes == MAX_MEMORY_BYTES
 
 
 def test_shared_strings_are_interned() -> None:

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from controlplane.domain.explanation import describe, explain
 from controlplane.domain.placement import HostView, Obstacle, Strategy
 from controlplane.domain.placement import ObstacleKind as Kind
@@ -10,13 +12,35 @@ HELD = "held by starts in progress"
 PIN = PortRequest(1, Protocol.UDP, pinned=25000)
 
 
-def test_every_obstacle_is_described_with_its_figures() -> None:
-    assert all(describe(Obstacle(kind, port=PIN)) for kind in Kind)
-    for obstacle, text in (
-        (Obstacle(Kind.RAM, 2**30, -1, 2**28), f"MiB of memory: 1024 wanted, 0 free, 256 {HELD}"),
-        (Obstacle(Kind.PORT_TAKEN, port=PIN), "25000/udp is taken"),
-    ):
-        assert describe(obstacle) == text
+TEXTS = {
+    Obstacle(Kind.CONNECTING): "has not reported what runs there yet",
+    Obstacle(Kind.NEWER): "uses a newer format than this control plane reads",
+    Obstacle(Kind.HOST_NETWORK): "the node pool does not allow the host's network",
+    Obstacle(Kind.UNRESPONSIVE, 5.0, 7.25): "no report for 7.2 s, 5 s are allowed",
+    Obstacle(Kind.ENGINE_UNAVAILABLE): "its Docker Engine does not answer",
+    Obstacle(Kind.DRAINING): "is drained: it takes no new sessions",
+    Obstacle(Kind.DISK_FULL): "too little disk space",
+    Obstacle(Kind.IMAGE_MISSING): "has not pulled the image",
+    Obstacle(Kind.SESSIONS, 1, -1, 3): f"sessions: 1 wanted, 0 free, 3 {HELD}",
+    Obstacle(Kind.CPU, 2 * 10**9, 5 * 10**8): "cores: 2 wanted, 0.5 free",
+    Obstacle(Kind.RAM, 2**30, -1, 2**28): f"MiB of memory: 1024 wanted, 0 free, 256 {HELD}",
+    Obstacle(Kind.GPU, 1): "GPUs: 1 wanted, 0 free",
+    Obstacle(Kind.TLS_MISSING): "has no certificate for a TLS port",
+    Obstacle(Kind.TCP_PORTS, 2, 1): "TCP ports: 2 wanted, 1 free",
+    Obstacle(Kind.UDP_PORTS, 2): "UDP ports: 2 wanted, 0 free",
+    Obstacle(Kind.PORT_OUT_OF_RANGE, port=PIN): "25000/udp is outside its port range",
+    Obstacle(Kind.PORT_TAKEN, port=PIN): "25000/udp is taken",
+    Obstacle(Kind.BUSY, 2, 3): "3 starts are in progress of at most 2: the next one waits",
+}
+
+
+@pytest.mark.parametrize("obstacle", TEXTS, ids=lambda obstacle: obstacle.kind)
+def test_obstacle_is_described_with_its_figures(obstacle: Obstacle) -> None:
+    assert describe(obstacle) == TEXTS[obstacle]
+
+
+def test_every_kind_of_obstacle_has_a_text() -> None:
+    assert [obstacle.kind for obstacle in TEXTS] == list(Kind)
 
 
 def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
@@ -29,7 +53,18 @@ def test_hosts_are_sorted_by_rank_and_equals_share_one() -> None:
     spread = [("d", 1), ("a", 2), ("b", 3), ("c", 3)]
     for strategy, order in ((Strategy.PACKED, packed), (Strategy.SPREAD, spread)):
         found = explain(shown, WANTED, strategy=strategy, max_age=5.0)
-        ranks = [(c.agent, c.rank) for c in found]
+        ranks = [(candidate.agent, candidate.rank) for candidate in found]
         assert ranks == [*order, ("w", None), ("x", None), ("y", None)]
-        last = (Obstacle(Kind.CONNECTING), Obstacle(Kind.BUSY, 2, 2), Obstacle(Kind.NEWER))
-        assert [c.obstacles for c in found[4:]] == [(each,) for each in last]
+        assert [candidate.obstacles for candidate in found[4:]] == [
+            (Obstacle(Kind.CONNECTING),),
+            (Obstacle(Kind.BUSY, 2, 2),),
+            (Obstacle(Kind.NEWER),),
+        ]
+
+
+def test_explained_rank_is_better_for_the_nearer_of_equally_full_hosts() -> None:
+    far = replace(VIEW, agent="a", latency=0.009)
+    near = replace(VIEW, agent="b", latency=0.002)
+    shown: dict[str, HostView | Kind] = {"a": far, "b": near}
+    found = explain(shown, WANTED, strategy=Strategy.PACKED, max_age=5.0)
+    assert [(candidate.agent, candidate.rank) for candidate in found] == [("b", 1), ("a", 2)]

@@ -67,6 +67,7 @@ def holds(*ports: tuple[Protocol, int]) -> HostView:
 
 
 TLS_PORT = replace(WANTED, ports=(PortRequest(1, TCP, tls=True),))
+TLS_PORT_FIRST = replace(WANTED, ports=(PortRequest(1, TCP, tls=True), PortRequest(2, TCP)))
 TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (VIEW, WANTED, ()),
     (replace(VIEW, report_age=5.0), WANTED, ()),
@@ -100,6 +101,7 @@ TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (holds((UDP, 20000)), pin(20000), (Obstacle(Kind.PORT_TAKEN, port=pinned(20000)),)),
     (holds((UDP, 20000)), pin(20000, TCP), ()),
     (VIEW, TLS_PORT, (Obstacle(Kind.TLS_MISSING),)),
+    (VIEW, TLS_PORT_FIRST, (Obstacle(Kind.TLS_MISSING),)),
     (on(tls=True), TLS_PORT, ()),
 ]
 
@@ -133,6 +135,20 @@ def test_all_obstacles_of_a_host_are_reported_at_once() -> None:
     assert found == [kind for kind in Kind if kind not in others]
 
 
+def test_taken_ports_are_looked_up_only_for_a_pinned_port() -> None:
+    lookups: list[str] = []
+
+    def used_ports() -> frozenset[tuple[Protocol, int]]:
+        lookups.append("")
+        return frozenset()
+
+    view = replace(VIEW, used_ports=used_ports)
+    assert rank([view], WANTED) == ["h"]
+    assert len(lookups) == 0
+    assert rank([view], pin(20000)) == ["h"]
+    assert len(lookups) == 1
+
+
 def test_a_host_without_a_start_slot_still_has_room() -> None:
     assert placement.has_room(replace(VIEW, starting=2), WANTED, 5.0)
 
@@ -143,19 +159,25 @@ def test_packed_fills_the_fullest_and_spread_the_emptiest() -> None:
     assert rank(views, strategy=Strategy.SPREAD) == ["0", "3", "5", "8"]
 
 
-def test_starts_in_flight_count_as_used_and_hosts_in_doubt_come_last() -> None:
+def test_hosts_in_doubt_come_last() -> None:
     full = on(reserved=Resources(8, 0))
     views = [replace(full, agent="a", in_doubt=True), replace(VIEW, agent="b")]
     assert rank(views) == ["b", "a"]
+
+
+def test_resources_held_by_starts_count_as_used() -> None:
     views = [replace(VIEW, agent="a"), replace(VIEW, agent="b", held=Resources(1, 1))]
     assert rank(views) == ["b", "a"]
 
 
-def test_equal_hosts_are_sorted_by_latency_then_randomly() -> None:
+def test_equally_full_hosts_are_sorted_by_latency() -> None:
     views = [replace(VIEW, agent=str(ms), latency=ms / 1000) for ms in (30.0, 10.0, 20.0)]
     views.append(replace(VIEW, agent="unknown"))
     assert rank(views) == ["10.0", "20.0", "30.0", "unknown"]
-    equals = [replace(VIEW, agent=name) for name in "abc"]
+
+
+def test_equal_hosts_are_sorted_randomly() -> None:
+    equals = [replace(VIEW, agent=name) for name in ("a", "b", "c")]
     assert {rank(equals, seed=seed)[0] for seed in range(50)} == {"a", "b", "c"}
 
 

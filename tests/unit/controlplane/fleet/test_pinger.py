@@ -247,3 +247,12 @@ async def test_failure_to_ping_ignores_no_address_and_is_logged_once(
     recovered = link.latency
     assert recovered.seconds == 4.0
     assert caplog.messages[1:] == ["latency is measured again"]
+
+
+async def test_interval_of_zero_measures_nothing() -> None:
+    measured = Measured()
+    measured.add(NEAR)
+    measured.pinger.interval = 0.0
+    async with running(measured.pinger.run()):
+        await measured.looks()
+    assert measured.asked == {}

@@ -16,21 +16,33 @@ PUBLIC = (
 OTHERS = (
     "127.0.0.1",
     "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "100.64.0.1",
     "169.254.169.254",
     "0.0.0.0",
+    "240.0.0.1",
+    "255.255.255.255",
     "224.0.0.1",
     "192.0.0.8",
+    "192.0.0.9",
+    "::",
     "::1",
     "fe80::1%eth0",
     "fd00:ec2::254",
     "ff02::1",
     "fec0::1",
+    "feff::1",
     "64:ff9b:1::101:101",
     "::ffff:127.0.0.1",
     "::ffff:192.0.0.9",
     "::127.0.0.1",
+    "::1.1.1.1",
+    "64:ff9b::7f00:1",
     "64:ff9b::a9fe:a9fe",
     "2002:7f00:1::",
+    "2002:a9fe:a9fe::1",
+    "2002:c000:8::",
     "2001:0:101:101::1",
 )
 
@@ -69,6 +81,27 @@ async def test_shares_lookups_of_a_name_on_own_threads(monkeypatch: pytest.Monke
     await resolver.resolve("r.example", 443)
     assert len(threads) == 2
     look_ups.close()
+
+
+async def test_hanging_lookups_do_not_delay_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_ups = LookUps()
+    answered = threading.Event()
+
+    def hang(host: str) -> list[tuple[socket.AddressFamily, int, str]]:
+        if host != "good.example":
+            answered.wait()
+        return [(socket.AF_INET, socket.IPPROTO_TCP, "192.0.2.1")]
+
+    monkeypatch.setattr("controlplane.outbound.resolver.look_up", hang)
+    hanging = [
+        asyncio.create_task(look_ups.addresses(f"{number}.example")) for number in range(40)
+    ]
+    await asyncio.sleep(0)
+    good = await look_ups.addresses("good.example")
+    answered.set()
+    await asyncio.gather(*hanging)
+    look_ups.close()
+    assert good == [(socket.AF_INET, socket.IPPROTO_TCP, "192.0.2.1")]
 
 
 async def test_hanging_lookup_does_not_delay_close(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 from cryptography import x509
 
 from controlplane.api.enrolling import enrolling_tls
+from controlplane.backups.backup import check_keys
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
 from controlplane.pki.authority import AUTHORITY_LIFE, ENDING, Authority, Identity
@@ -53,6 +54,15 @@ def test_authority_is_ending_in_its_last_year() -> None:
     assert FIRST.begin == NOW
     assert not FIRST.is_ending(ending)
     assert FIRST.is_ending(ending + 1)
+
+
+def test_check_of_a_backup_during_a_rotation_reads_both_authorities(tmp_path: Path) -> None:
+    both = Authorities(FIRST).rotated(NOW).to_pem()
+    (tmp_path / "authority.pem").write_bytes(both)
+    check_keys(tmp_path)
+    (tmp_path / "authority.pem").write_bytes(both[:-40])
+    with pytest.raises(StoreError, match=r"authority\.pem is damaged"):
+        check_keys(tmp_path)
 
 
 async def test_calls_and_renews_each_host_with_its_own_authority(issuer: Issuer) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import contextlib
 import ssl
 import stat
@@ -9,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authority import ENROLMENT_HOST, Authority, UnfitRequestError, agent_host
 from controlplane.pki.issuer import Issuer
-from tests.support.certificates import a_key, a_request, pem_of, trusting
+from tests.support.certificates import SERVES, Signer, a_key, a_request, pem_of, trusting
 from tiltyard.runtime.clock import SystemClock
 
 NOW = 1_800_000_000.0
@@ -133,6 +134,17 @@ def test_issued_certificate_does_not_outlive_the_authority(authority: Authority)
     assert authority.sign_agent(a_request(), ID, late).expire == authority.expire
 
 
+def of_another_version(request: bytes) -> bytes:
+    """Return a signing request of a version that does not exist."""
+    der = x509.load_pem_x509_csr(request).public_bytes(serialization.Encoding.DER)
+    version = bytes.fromhex("020100")
+    assert der.index(version) < 10
+    text = base64.encodebytes(der.replace(version, bytes.fromhex("020107"), 1))
+    begin = b"-----BEGIN CERTIFICATE REQUEST-----\n"
+    end = b"-----END CERTIFICATE REQUEST-----\n"
+    return begin + text + end
+
+
 HOSTILE: dict[str, Callable[[], bytes]] = {
     "CA:TRUE": lambda: a_request(extensions=[x509.BasicConstraints(ca=True, path_length=None)]),
     "another id": lambda: a_request(
@@ -147,6 +159,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "an RSA key": lambda: a_request(rsa.generate_private_key(65537, 2048)),
     "another curve": lambda: a_request(ec.generate_private_key(ec.SECP384R1())),
     "no request": lambda: b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n",
+    "a certificate": lambda: Signer.new().sign(SERVES, ["tiltyard://agent/x"]).certificate,
+    "another version": lambda: of_another_version(a_request()),
+    "nothing": lambda: b"",
     "too much": lambda: a_request() + b"#" * 9000,
 }
 
@@ -166,14 +181,19 @@ def test_rejects_a_request_with_a_bad_signature(authority: Authority) -> None:
             authority.sign_agent(b"\n".join([*lines[:-2], line, lines[-1], b""]), ID, NOW)
 
 
-def test_certificate_is_due_before_its_life_and_after_two_thirds(authority: Authority) -> None:
+def test_certificate_is_due_after_two_thirds_of_its_life(authority: Authority) -> None:
     expire = NOW + 30 * 24 * 3600
     due = NOW + 20 * 24 * 3600
-    assert [authority.is_due(expire, at) for at in (due - 1, due)] == [False, True]
-    # Before it is valid, too: it was signed while the clock was ahead.
+    assert not authority.is_due(expire, due - 1)
+    assert authority.is_due(expire, due)
+
+
+def test_certificate_that_is_not_valid_yet_is_due(authority: Authority) -> None:
+    """The clock was ahead when it was signed."""
     made = authority.sign_agent(a_request(), ID, NOW)
     begin = read(made.certificate).not_valid_before_utc.timestamp()
-    assert [authority.is_due(made.expire, at) for at in (begin - 1, begin)] == [True, False]
+    assert authority.is_due(made.expire, begin - 1)
+    assert not authority.is_due(made.expire, begin)
 
 
 async def opened(path: Path, enrolled: int = 0) -> Issuer:
@@ -188,7 +208,8 @@ async def opened(path: Path, enrolled: int = 0) -> Issuer:
 async def test_authority_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "authority.pem"
     first = await opened(path)
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert [child.name for child in path.parent.iterdir()] == ["authority.pem"]
     assert (await opened(path)).authority.fingerprint == first.authority.fingerprint
 
@@ -206,7 +227,28 @@ async def test_lost_authority_is_reported_and_not_replaced(tmp_path: Path) -> No
     assert not path.exists()
 
 
-@pytest.mark.parametrize("text", [b"", b"no key", None], ids=["empty", "no key", "no text"])
+def with_an_unknown_kind_of_key(authority: bytes) -> bytes:
+    """Return an authority's file with a changed byte."""
+    key, mark, certificate = authority.partition(b"-----BEGIN CERT")
+    der = base64.b64decode(b"".join(key.splitlines()[1:-1]))
+    kind = bytes.fromhex("06072a8648ce3d0201")  # an elliptic curve
+    assert kind in der
+    changed = base64.encodebytes(der.replace(kind, kind[:-1] + b"\x00"))
+    begin = b"-----BEGIN PRIVATE KEY-----\n"
+    end = b"-----END PRIVATE KEY-----\n"
+    return begin + changed + end + mark + certificate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"no key",
+        with_an_unknown_kind_of_key(Authority.create(NOW).to_pem()),
+        None,
+    ],
+    ids=["empty", "no key", "a changed byte", "another certificate"],
+)
 async def test_damaged_authority_is_reported_and_kept(tmp_path: Path, text: bytes | None) -> None:
     path = tmp_path / "authority.pem"
     if text is None:  # the key of one and the certificate of another

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.support.tasks import let_go
-from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.failpoints import BLOCK_SECONDS, failpoint
 
 STEPS = ("start.created", "start.saved")
 
@@ -36,6 +36,18 @@ async def test_hangs_at_the_step() -> None:
     await asyncio.sleep(0)
     assert not hanging.done()
     await let_go(hanging)
+
+
+async def test_blocks_the_event_loop_at_the_step_and_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocked: list[float] = []
+    monkeypatch.setattr("tiltyard.runtime.failpoints.time.sleep", blocked.append)
+    reach = failpoint("start.created:block", STEPS)
+    await reach("start.saved")
+    assert blocked == []
+    await reach("start.created")
+    assert blocked == [BLOCK_SECONDS]
 
 
 async def test_fails_at_the_step() -> None:

@@ -62,9 +62,12 @@ def test_deaf_manager_blocks_nothing(tmp_path: Path, caplog: pytest.LogCaptureFi
             notifier.notify(READY)
 
 
-def test_reads_the_environment_of_systemd() -> None:
-    known = [
+@pytest.mark.parametrize(
+    ("environment", "supervision"),
+    [
         ({}, Supervision()),
+        ({"JOURNAL_STREAM": "8:17"}, Supervision(journal_stream="8:17")),
+        ({"NOTIFY_SOCKET": "/run/n"}, Supervision("/run/n")),
         (
             {"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "2500000", "WATCHDOG_PID": str(os.getpid())},
             Supervision("@n", 2.5),
@@ -72,6 +75,11 @@ def test_reads_the_environment_of_systemd() -> None:
         ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "10000000"}, Supervision("@n", 10.0)),
         # For the parent process, as when run from a service's shell.
         ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}, Supervision("@n")),
+        ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "0"}, Supervision("@n")),
         ({"NOTIFY_SOCKET": "@n", "WATCHDOG_USEC": "-1"}, Supervision("@n")),
-    ]
-    assert [(each, read_supervision(each)) for each, _ in known] == known
+    ],
+)
+def test_reads_the_environment_of_systemd(
+    environment: dict[str, str], supervision: Supervision
+) -> None:
+    assert read_supervision(environment) == supervision

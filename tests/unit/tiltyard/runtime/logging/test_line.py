@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from tests.support.log_lines import read
 from tests.support.read_back import FORMS, TOKEN, Pipe, failing, log, said
-from tiltyard.runtime.logging.line import CUT, EXCEPTION, MOST_CHARACTERS, REDACTED, Form, line
+from tiltyard.runtime.logging.line import (
+    CUT,
+    EXCEPTION,
+    MOST_CHARACTERS,
+    MOST_OF_A_TRACEBACK,
+    REDACTED,
+    Form,
+    line,
+    redact,
+)
 from tiltyard.runtime.logging.output import LineFormatter, LineWriter
 
 HOSTILE = (
@@ -63,6 +72,22 @@ def test_traceback_is_a_field_of_the_same_line(form: Form) -> None:
     assert TOKEN not in trace
     assert found["level"] == "error"
     assert found["event"] == "it failed"
+
+
+def test_keeps_the_end_of_a_long_traceback() -> None:
+    def fail() -> None:
+        raise ValueError("x" * MOST_OF_A_TRACEBACK + "the end")
+
+    def log_failure() -> None:
+        try:
+            fail()
+        except ValueError:
+            log.exception("it failed")
+
+    [found] = said(log_failure)
+    assert found[EXCEPTION].startswith(CUT)
+    assert found[EXCEPTION].endswith("the end\n")
+    assert len(found[EXCEPTION]) == len(CUT) + MOST_OF_A_TRACEBACK
 
 
 def test_truncates_long_values() -> None:
@@ -126,3 +151,17 @@ def test_redacts_secrets_in_every_value(form: Form, value: object) -> None:
     [found] = said(lambda: log.info("it came", error=value), form)
     assert TOKEN[20:40] not in found["error"].lower()
     assert REDACTED in found["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer abc.def",
+        "{'Authorization': 'Basic abc.def'}",
+        "(b'authorization', b'BEARER  abc.def')",
+    ],
+)
+def test_redacts_credentials_after_the_name_of_their_header(text: str) -> None:
+    redacted = redact(text)
+    assert "abc" not in redacted
+    assert "uthorization" in redacted

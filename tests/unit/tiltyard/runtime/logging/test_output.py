@@ -126,3 +126,34 @@ def test_level_debug_drops_nothing() -> None:
         assert all(limit.filter(a_record("it came")) for _ in range(5 * AT_ONCE))
     finally:
         logging.getLogger().setLevel(logging.WARNING)
+
+
+def test_limits_the_lines_of_a_library_whatever_their_text() -> None:
+    limit = output.Limit()
+    storm = [
+        logging.LogRecord("lib", logging.WARNING, "x.py", 1, f"got {number}", (), None)
+        for number in range(2 * AT_ONCE)
+    ]
+    assert sum(limit.filter(record) for record in storm) == AT_ONCE
+
+
+def test_reports_a_line_that_a_full_pipe_did_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe()
+    take = os.write
+    refused: list[bytes] = []
+
+    def write(descriptor: int, text: bytes) -> int:
+        if descriptor == pipe.theirs and not refused:
+            refused.append(text)
+            raise BlockingIOError
+        return take(descriptor, text)
+
+    monkeypatch.setattr("tiltyard.runtime.logging.output.os.write", write)
+    with written("info", "logfmt", descriptor=pipe.theirs):
+        log.info("it came")
+        log.info("it went")
+    os.close(pipe.theirs)
+    report, last = [read(one, "logfmt") for one in pipe.lines()]
+    assert report["event"] == "not read in time"
+    assert report["left_out"] == "1"
+    assert last["event"] == "it went"

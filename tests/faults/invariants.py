@@ -134,7 +134,8 @@ def _lifetimes(seen: Observation) -> Iterator[str]:
             yield f"I4: {session.internal_id} should have ended {seen.now - due:.1f} s ago"
         if session.end_reason is EndReason.TTL and end is not None and end < due - EARLY_SECONDS:
             yield f"I4: {session.internal_id} was ended {due - end:.1f} s early"
-        if (late := lateness(session)) > LATE_SECONDS + seen.more_late_seconds:
+        late = lateness(session)
+        if late > LATE_SECONDS + seen.more_late_seconds:
             yield f"I4: {session.internal_id} was ended {late:.1f} s late"
 
 
@@ -176,13 +177,15 @@ def beyond_quota(sessions: Iterable[Session], most: Mapping[str, int]) -> list[s
             continue
         begin, end = _span(session)
         by_account[session.spec.identity.account] += [(begin, 1), (end - EARLY_SECONDS, -1)]
-    return [
-        f"I9: {account} had {highest} sessions at one time, and may have {most[account]}"
-        for account, steps in by_account.items()
-        if account in most
-        and (highest := max(itertools.accumulate(step for _, step in sorted(steps))))
-        > most[account]
-    ]
+    wrong = []
+    for account, steps in by_account.items():
+        highest = max(itertools.accumulate(step for _, step in sorted(steps)))
+        allowed = most.get(account, highest)
+        if highest > allowed:
+            wrong.append(
+                f"I9: {account} had {highest} sessions at one time, and may have {allowed}"
+            )
+    return wrong
 
 
 def _span(session: Session) -> tuple[float, float]:
@@ -287,8 +290,9 @@ def leftovers(
     before: Mapping[str, frozenset[str]], after: Mapping[str, frozenset[str]]
 ) -> list[str]:
     """What is there, kind by kind, that was not there before (I11)."""
-    return [
-        f"I11: {kind} left: {sorted(more)[:5]}"
-        for kind, found in after.items()
-        if (more := found - before.get(kind, frozenset()))
-    ]
+    wrong = []
+    for kind, found in after.items():
+        more = found - before.get(kind, frozenset())
+        if more:
+            wrong.append(f"I11: {kind} left: {sorted(more)[:5]}")
+    return wrong

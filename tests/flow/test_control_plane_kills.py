@@ -86,7 +86,12 @@ class Caller:
         status, body = await self._call(operation, session_id)
         is_unknown = status is None or status >= 500
         session = self.sessions.setdefault((self._account, session_id), Session())
-        outcome = "unknown" if is_unknown else "ok" if status in {200, 201, 204} else "refused"
+        if is_unknown:
+            outcome = "unknown"
+        elif status in {200, 201, 204}:
+            outcome = "ok"
+        else:
+            outcome = "refused"
         self.answers[f"{operation} {outcome}"] += 1
         mistake = status in {401, 403, 500} or (status == 404 and session.started)
         if operation == "start":

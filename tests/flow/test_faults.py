@@ -29,7 +29,12 @@ async def test_a_hanging_engine_is_a_420_in_time_and_its_late_work_is_undone(
 
 @pytest.mark.parametrize(
     "settings",
-    [{"port_range": "20000-20000"}, {"cpu": 1}, {"ram": 64}, {"max_sessions": 1}],
+    [
+        {"port_range": "20000-20000"},
+        {"cpu": 1},
+        {"ram": 64},
+        {"max_sessions": 1},
+    ],
     ids=lambda settings: next(iter(settings)),
 )
 async def test_a_full_host_is_a_420_until_a_session_ends(

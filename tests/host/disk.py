@@ -117,8 +117,10 @@ class _Connection:
                 data = self._disk.read(offset, length)
             elif kind == _WRITE:
                 written = self._receive(length)
-                through = flags & _FUA
-                (self._disk.write_through if through else self._disk.write)(offset, written)
+                if flags & _FUA:
+                    self._disk.write_through(offset, written)
+                else:
+                    self._disk.write(offset, written)
             elif kind == _FLUSH:
                 self._disk.flush()
             elif kind == _DISCONNECT:

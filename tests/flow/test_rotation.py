@@ -1,86 +1,22 @@
 """Rotation of the authority during sessions, on real agents with engines in memory."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from cryptography import x509
 
-from agent.rpc.enrolment import NotEnrolledError
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
 from controlplane.fleet.renewal import Renewal
-from controlplane.pki.authority import AUTHORITY_LIFE, agent_host
-from controlplane.storage.tables.accounts import Caller
-from tests.flow.enrolled import Enrolling
-from tests.support.agent.served import WholeAgent
-from tests.support.certificates import CALLS, CONTROL_PLANE, Party, Signer
-from tests.support.controlplane.system import assert_error, eventually, eventually_equals
-from tests.support.fake_clock import AheadClock
-from tests.support.hold import Hold, held_before
+from controlplane.pki.authority import AUTHORITY_LIFE
+from tests.flow.rotating import Rotating, a_caller
+from tests.support.controlplane.system import assert_error, eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.agent.v1 import agent_pb2_grpc
-
-DEADLINE = 10.0
-
-
-class Rotating(Enrolling):
-    """The calls of an operator on the authority, and attacks with its stolen key."""
-
-    async def status(self) -> dict[str, Any]:
-        return dict((await self.operate("GET", "/authority")).json)
-
-    async def rotate(self, **body: bool) -> dict[str, Any]:
-        return await self._order("rotate", body)
-
-    async def finish(self, **body: bool) -> dict[str, Any]:
-        return await self._order("finish", body)
-
-    async def _order(self, what: str, body: dict[str, bool]) -> dict[str, Any]:
-        return dict((await self.operate("POST", f"/authority/{what}", json=body)).expect(200).json)
-
-    async def all_move(self) -> None:
-        """Wait until all hosts trust the current authority alone."""
-        await self.until("/operator/authority", lambda authority: authority["waiting"] == [])
-
-    def signer(self) -> Signer:
-        """The current key in the hands of an attacker."""
-        return Signer.of(self.control_plane.issuer.authority.to_pem())
-
-    async def admits(self, host: WholeAgent, caller: Party) -> bool:
-        """Return whether a host accepts a new connection with these credentials."""
-        async with await self.connection(host, caller) as channel:
-            return await answers(channel)
-
-    async def connection(self, host: WholeAgent, caller: Party) -> grpc.aio.Channel:
-        """Open a new connection to a host with its current credentials."""
-        identity = await self.identity(host)
-        shown = grpc.ssl_channel_credentials(identity.authority, caller.key, caller.certificate)
-        name = agent_host(identity.uri.split("/")[-1])
-        options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
-        return grpc.aio.secure_channel(host.config.rpc_listen, shown, options=options)
-
-
-async def answers(channel: grpc.aio.Channel) -> bool:
-    """Return whether a host answers over a connection."""
-    stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-    try:
-        await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
-    except grpc.aio.AioRpcError as error:
-        if error.code() is not grpc.StatusCode.UNAVAILABLE:
-            raise
-        return False
-    return True
-
-
-def a_caller(signer: Signer) -> Party:
-    return signer.sign(CALLS, [CONTROL_PLANE])
 
 
 @pytest.fixture
@@ -180,30 +116,6 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     await away.start()
     await system.all_move()
     assert (await system.finish())["former"] is None
-
-
-async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotating) -> None:
-    host = await system.joined("host-1")
-    await system.make_game()
-    assert (await system.start(id="kept")).status == 201
-    await system.rotate()  # so that its stream is on a former connection
-    await system.all_move()
-    await system.finish()
-    stolen = system.signer()
-    token = await system.token()
-    system.control_plane.fleet.unreachable_after = 0.5
-    status = await system.rotate(compromised=True)
-    assert status["former"] is None
-    assert status["moved"] == 0
-    await system.becomes("kept", "server_unreachable")
-    with pytest.raises(NotEnrolledError, match="nothing was sent"):
-        await system.enrol(host, token)  # it names the former authority
-    await system.enrol(host, await system.token_again("host-1"))
-    await system.reaches("host-1", "ready")
-    await system.becomes("kept", "running")
-    assert (await system.status())["waiting"] == []
-    assert not await system.admits(host, a_caller(stolen))
-    assert await system.admits(host, a_caller(system.signer()))
 
 
 async def test_older_agent_is_listed_and_stays_on_the_former_authority(
@@ -339,75 +251,3 @@ async def test_slow_host_keeps_the_certificate_of_the_pending_call(
     await serving
     await system.reaches("host-1", "ready")
     assert (await system.start()).status == 201
-
-
-async def test_rotation_continues_when_its_caller_disconnects(system: Rotating) -> None:
-    """Half of a rotation would let a new authority sign for a peer on an old connection."""
-    await system.joined("host-1")
-    rotation = system.control_plane.services.rotation
-    issuer = system.control_plane.issuer
-    first = issuer.authority
-    hold = held_before(issuer, "trust")
-    system.control_plane.fleet.unreachable_after = 0.5
-    operator = Caller("", "token", frozenset())
-    asking = asyncio.create_task(rotation.rotate(operator, compromised=True), name="an operator")
-    await hold.reached.wait()
-    asking.cancel()
-    with suppress(asyncio.CancelledError):
-        await asking
-    hold.set()
-    await system.reaches("host-1", "unreachable")
-    assert issuer.authority is not first
-
-
-async def test_no_certificate_is_issued_over_a_connection_of_a_compromised_authority(
-    system: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The peer may be a thief, which would replace the host."""
-    host = await system.joined("host-1")
-    before = await system.identity(host)
-    issuer = system.control_plane.issuer
-    shown = Hold()
-    monkeypatch.setattr(issuer, "show_current", shown)
-    rotating = asyncio.create_task(system.rotate(compromised=True))
-    await shown.reached.wait()
-    assert issuer.authority.certificate != before.authority
-    await system.control_plane.renewal.move()
-    shown.set()
-    await rotating
-    assert (await system.identity(host)).certificate == before.certificate
-
-
-async def test_token_of_a_compromised_authority_is_refused(system: Rotating) -> None:
-    """A host may have sent it to an attacker with the compromised authority."""
-    host = await system.host("host-1")
-    token = await system.token()
-    status = await system.rotate(compromised=True)
-    secret = token.rpartition(".")[0]
-    with pytest.raises(NotEnrolledError, match="401"):
-        await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
-
-
-async def test_control_plane_starts_with_expired_authorities(system: Rotating) -> None:
-    """So that they can be replaced: an absent host can keep a rotation open for long."""
-    first = (await system.rotate())["current"]
-    await system.stop_serving()
-    after = system.control_plane.issuer.authority.expire + 3600
-    system.clock = AheadClock(wall_ahead=after - time.time())
-    await system.serve()
-    await system.control_plane.renewal.renew()
-    status = await system.rotate(compromised=True)
-    assert status["current"] != first
-    assert status["current"]["expires"] > after * 1000
-
-
-async def test_host_that_enrols_again_disconnects_a_thief(system: Rotating) -> None:
-    host = await system.joined("host-1")
-    async with await system.connection(host, a_caller(system.signer())) as thief:
-        assert await answers(thief)
-        await system.rotate(compromised=True)
-        assert await answers(thief)  # it still trusts the stolen key
-        await system.enrol(host, await system.token_again("host-1"))
-        await system.reaches("host-1", "ready")
-        await eventually_equals(lambda: answers(thief), False)
-    await system.reaches("host-1", "ready")

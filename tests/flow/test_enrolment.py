@@ -127,6 +127,22 @@ async def test_expired_agent_enrols_again_and_keeps_its_sessions(system: Enrolli
     assert (await system.shown("host-1"))["state"] == "connecting"
 
 
+async def test_drained_host_stays_drained_when_it_enrols_again(system: Enrolling) -> None:
+    host = await system.joined("host-1")
+    order = await system.operate("POST", "/agent/host-1/drain", json={"deadline": "2h"})
+    deadline_ms = order.expect(200).json["drainDeadline"]
+    await host.stop()
+    await system.enrol(host, await system.token_again("host-1"))
+    shown = await system.shown("host-1")
+    assert shown["draining"] is True
+    assert shown["drainDeadline"] == deadline_ms
+    await host.start()
+    await system.reaches("host-1", "draining")
+    shown = await system.shown("host-1")
+    assert shown["drainPending"] is False
+    assert shown["drainDeadline"] == deadline_ms
+
+
 async def test_revoked_agent_is_disconnected_at_once_and_others_play_on(system: Enrolling) -> None:
     first = await system.joined("host-1")
     image = await system.make_game()

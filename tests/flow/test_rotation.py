@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ from cryptography import x509
 
 from agent.rpc.identity import Identity
 from agent.rpc.service import AgentService
+from controlplane.backups.backup import back_up
+from controlplane.backups.restore import restore
+from controlplane.domain.errors import StoreError
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authority import AUTHORITY_LIFE
+from controlplane.storage.tables.enrolment import renewed
 from tests.flow.rotating import Rotating, a_caller
 from tests.support.controlplane.system import assert_error, eventually
+from tests.support.controlplane.transactions import fail_once, intercept
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 
@@ -114,6 +120,85 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     assert left["why"] == "its certificate has expired: enrol it again"
     link.row = row
     await away.start()
+    await system.all_move()
+    assert (await system.finish())["former"] is None
+
+
+async def test_rotation_under_way_continues_when_it_is_ordered_again(system: Rotating) -> None:
+    first = await system.rotate()
+    assert await system.rotate() == first
+    await system.restart()
+    assert await system.status() == first
+
+
+async def test_finish_without_a_rotation_changes_nothing(system: Rotating) -> None:
+    before = await system.status()
+    assert await system.finish() == before
+    assert await system.events("authority.%", "kind") == []
+
+
+async def test_host_left_behind_is_listed_until_it_enrols_again(system: Rotating) -> None:
+    await system.joined("host-1")
+    away = await system.joined("host-2")
+    await system.make_game()
+    await away.stop()
+    system.control_plane.fleet.unreachable_after = 0.5
+    await system.rotate()
+    await system.until(
+        "/operator/authority",
+        lambda shown: [left["agent"] for left in shown["waiting"]] == ["host-2"],
+    )
+    status = await system.finish(force=True)
+    assert status["former"] is None
+    [left] = status["waiting"]
+    assert left["agent"] == "host-2"
+    assert left["why"] == (
+        "its certificate is from an authority that is no longer trusted: enrol it again"
+    )
+    await away.start()
+    await system.enrol(away, await system.token_again("host-2"))
+    await system.all_move()
+    await system.reaches("host-2", "ready")
+
+
+async def test_move_that_could_not_be_stored_is_repeated(
+    system: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the host would be called with the certificate of an authority it has dropped."""
+    host = await system.joined("host-1")
+    await system.make_game()
+    intercept(monkeypatch, renewed, fail_once(StoreError("cannot write: the disk is full")))
+    monkeypatch.setattr("controlplane.fleet.renewal.MOVE_AGAIN", 0.0)
+    status = await system.rotate()
+    await system.all_move()
+    system.link("host-1").client.redial()  # as when a connection breaks
+    assert (await system.start()).status == 201
+    held = x509.load_pem_x509_certificate((await system.identity(host)).certificate)
+    sql = "SELECT authority, trusts_former, certificate_serial FROM agent"
+    [(fingerprint, trusts_former, serial)] = await system.rows(sql)
+    assert fingerprint == status["current"]["fingerprint"]
+    assert trusts_former == 0
+    assert serial == f"{held.serial_number:x}"
+
+
+async def test_rotation_continues_from_a_backup_of_its_middle(system: Rotating) -> None:
+    """The backup does not say that the host has moved since, and dropped the former authority."""
+    host = await system.joined("host-1")
+    await host.stop()
+    begun = await system.rotate()
+    backup = system.folder / "backup"
+    now = datetime.now(UTC)
+    await asyncio.to_thread(back_up, system.config, backup, now, replace=False)
+    await host.start()
+    await system.all_move()
+    await system.stop_serving()
+    with backup.open("rb") as file:
+        await asyncio.to_thread(restore, system.config, file, now, replace=True)
+    await system.serve()
+    status = await system.status()
+    assert status["current"] == begun["current"]
+    assert status["former"] == begun["former"]
+    await system.reaches("host-1", "ready")
     await system.all_move()
     assert (await system.finish())["former"] is None
 

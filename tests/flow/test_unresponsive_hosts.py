@@ -1,4 +1,4 @@
-"""A host that is unresponsive, and returns or is given up, or is drained, in virtual time."""
+"""A host that is unresponsive, and returns or is given up, in virtual time."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL
-from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.session_rows import remove_ended
 from tests.flow.small_fleet import OneHost
-from tests.support.agent.pools import session_json
-from tiltyard.runtime.clock import to_ms
 
 HOUR = 3600
 UNRESPONSIVE_AFTER = 5.0
@@ -78,35 +75,6 @@ def test_a_restarted_control_plane_calls_no_host_unreachable(fleet: OneHost) -> 
     assert fleet.status == "running"
 
 
-@pytest.mark.parametrize("skew", [0, -3 * HOUR, 3 * HOUR])
-def test_drained_host_notifies_its_games_and_stops_them_at_the_deadline(
-    tmp_path: Path, skew: int
-) -> None:
-    """Even if its wall clock is wrong."""
-    with closing(OneHost(tmp_path, skew=skew)) as fleet:
-        agent = fleet.box.agent
-        fleet.loop.spawn(fleet.box, agent.sessions.keep_deadlines(), "deadlines")
-        [session] = fleet.box.live
-        agents = fleet.control.agents
-        operator = Caller("", "token", frozenset())
-        shown = fleet.run(agents.set_drain(operator, "h0", draining=True, seconds=2 * HOUR))
-        assert shown.draining is True
-        assert shown.drain_pending is False
-        assert shown.drain.deadline is not None
-        game_reads = session_json(agent, session)
-        assert game_reads["draining"]
-        assert game_reads["drain_time"] == to_ms(shown.drain.deadline + skew)
-        fleet.wait(2 * HOUR - 60)
-        assert fleet.run(agents.get("h0")).drain == shown.drain
-        assert fleet.status == "draining"
-        assert not fleet.starts("y")
-        fleet.wait(120)
-        assert fleet.status == "exited"
-        assert fleet.rows("SELECT end_reason FROM session WHERE id='x'") == [("drain",)]
-        fleet.run(agents.set_drain(operator, "h0", draining=False))
-        assert fleet.starts("y")
-
-
 DAY = 24 * HOUR
 TRY = 10.0  # Maximum seconds between two tries to reach a host
 
@@ -169,6 +137,16 @@ def test_lost_session_is_stopped_even_without_its_row(fleet: OneHost) -> None:
     fleet.wait(TRY)
     assert not fleet.box.running
     assert fleet.rows("SELECT 1 FROM session") == []
+
+
+def test_start_of_a_dead_control_plane_is_freed_with_its_lost_host(fleet: OneHost) -> None:
+    fleet.disconnect("cut")
+    fleet.rows("UPDATE session SET confirmed=0, state='created'")
+    fleet.wait(HOUR + TRY)
+    assert fleet.rows("SELECT 1 FROM session") == []
+    fleet.reconnect("cut")
+    fleet.wait(TRY)
+    assert not fleet.box.running
 
 
 def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:

@@ -1,16 +1,22 @@
-"""The engines that contract tests run over: the fake one, and Docker."""
+"""What contract tests run over: engines, the fake one and Docker, and an agent on its socket."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from agent.docker.engine import DockerEngine
 from tests.contract.images import pushed
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
+from tests.support.agent.samples import IMAGE
+from tests.support.agent.served import CLOCK, served
+from tests.support.fakes import FakeEngine
 from tests.support.harness import Registry
 from tests.support.real_engine import remove_traces
+from tiltyard.agent.v1 import agent_pb2_grpc
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +42,21 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         made = DockerStage(tmp_path, DockerEngine(str(socket)), request.getfixturevalue("images"))
     async with contextlib.asynccontextmanager(cleared)(made):
         yield made
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    engine = FakeEngine()
+    engine.add_image(IMAGE)
+    return engine
+
+
+@pytest.fixture
+async def stub(tmp_path: Path, engine: FakeEngine) -> AsyncIterator[Any]:
+    async with (
+        served(tmp_path, engine, CLOCK) as agent,
+        grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        stub.feed = agent.daemon.feed
+        yield stub

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,31 +11,11 @@ from google.protobuf.duration_pb2 import Duration
 from agent.rpc.statuses import GRPC_CODES
 from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
-from tests.support.agent.served import CLOCK, served
 from tests.support.fakes import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import ErrorReason
 
 DEADLINE = 20.0
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    engine = FakeEngine()
-    engine.add_image(IMAGE)
-    return engine
-
-
-@pytest.fixture
-async def stub(tmp_path: Path, engine: FakeEngine) -> AsyncIterator[Any]:
-    async with (
-        served(tmp_path, engine, CLOCK) as agent,
-        grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
-    ):
-        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
-        stub.feed = agent.daemon.feed
-        yield stub
 
 
 def start_request(**changes: Any) -> pb.StartSessionRequest:
@@ -320,63 +298,3 @@ async def test_readers_that_do_not_follow_are_limited_too(
     assert await refused(stub.StreamLogs(once)) == "NO_CAPACITY"
     for call in slow:
         call.cancel()
-
-
-async def listed_images(stub: Any) -> list[str]:
-    """What the host says that it has, in as many parts as it takes."""
-    parts = stub.ListImages(pb.ListImagesRequest())
-    return [image.image async for part in parts for image in part.images]
-
-
-async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine) -> None:
-    """40,000 names take more than a message may; those who watch have all of them at the end."""
-    watch = stub.Watch(pb.WatchRequest())
-    async with asyncio.timeout(DEADLINE):
-        known, _ = await reported_images(watch)
-        assert known == {IMAGE}
-        many = {f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)}
-        for image in many:
-            engine.add_image(image)
-        await stub.RemoveImage(pb.RemoveImageRequest(image=IMAGE))
-        known, largest = await reported_images(watch)
-        assert known == many
-        assert largest < 2**20
-        again, largest = await reported_images(stub.Watch(pb.WatchRequest()))
-        assert again == many
-        assert largest < 2**20
-    assert set(await listed_images(stub)) == many
-    assert (await stub.GetHost(pb.GetHostRequest())).host.image_count == len(many)
-
-
-async def reported_images(watch: Any) -> tuple[set[str], int]:
-    """The next whole set of images in a stream, and the size of its largest message."""
-    found = set[str]()
-    largest = 0
-    while True:
-        message = await watch.read()
-        if message.WhichOneof("event") != "images":
-            continue
-        assert message.images.first == (not found)
-        found.update(message.images.images)
-        largest = max(largest, message.ByteSize())
-        if message.images.last:
-            return found, largest
-
-
-async def test_an_image_is_removed_once_nothing_uses_it(stub: Any, engine: FakeEngine) -> None:
-    request = pb.RemoveImageRequest(image=IMAGE)
-    started = (await stub.StartSession(start_request())).session
-    assert await refused(stub.RemoveImage(request)) == "IMAGE_IN_USE"
-    stop = pb.StopSessionRequest(internal_id=started.internal_id)
-    await stub.StopSession(stop)
-    # Its container is kept, for its files.
-    assert await refused(stub.RemoveImage(request)) == "IMAGE_IN_USE"
-    assert IMAGE in await engine.images()
-    stop.discard = True
-    await stub.StopSession(stop)
-    for _ in range(2):
-        await stub.RemoveImage(request)
-        assert IMAGE not in await listed_images(stub)
-    assert await refused(stub.StartSession(start_request())) == "IMAGE_MISSING"
-    request.image = "game:latest"
-    assert await refused(stub.RemoveImage(request)) == "INVALID_ARGUMENT"

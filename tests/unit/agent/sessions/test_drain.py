@@ -106,7 +106,8 @@ async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None
     assert await drained(3600.0) == (600.0, 2)
     await open_again()
     endless = await agent.sessions.start(an_id(), a_spec())
-    assert [await drained(each) for each in (None, 3600.0)] == [(None, 3), (3600.0, 3)]
+    assert await drained() == (None, 3)
+    assert await drained(3600.0) == (3600.0, 3)
     await agent.sessions.stop(endless.internal_id, EndReason.STOPPED)
     assert await drained() == (600.0, 2)
 
@@ -140,8 +141,10 @@ async def test_unreadable_order_drains_nothing(host: Host) -> None:
 async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None:
     for first in range(1, 40, 2):
         async with host() as agent:
-            given = (DrainOrder(first + 1, draining=False), DrainOrder(first, draining=True))
-            orders = [agent.sessions.set_drain(each) for each in given]
+            orders = [
+                agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
+                agent.sessions.set_drain(DrainOrder(first, draining=True)),
+            ]
             await asyncio.gather(*orders, return_exceptions=True)
             now = agent.reservations.drain.now
             assert now.revision == first + 1
@@ -162,7 +165,13 @@ async def test_order_completes_after_the_caller_disconnects(agent: Agent) -> Non
 HOUR = 3600
 
 
-@pytest.mark.parametrize("skew", [-3 * HOUR, 3 * HOUR])
+@pytest.mark.parametrize(
+    "skew",
+    [
+        -3 * HOUR,
+        3 * HOUR,
+    ],
+)
 async def test_later_of_both_clocks_counts_after_a_reboot(host: Host, skew: int) -> None:
     async with host() as agent:
         ordered_time = host.clock.time() + 2 * HOUR - skew

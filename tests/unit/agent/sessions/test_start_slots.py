@@ -15,7 +15,8 @@ async def _ask(slots: StartSlots, names: str) -> list[str]:
         await slots.acquire(name[0])
         begun.append(name)
 
-    await asyncio.wait([asyncio.create_task(start(each)) for each in names.split()], timeout=0)
+    starts = [asyncio.create_task(start(name)) for name in names.split()]
+    await asyncio.wait(starts, timeout=0)
     await until_idle()
     return begun
 

@@ -40,7 +40,7 @@ def test_record_round_trip() -> None:
         assert SESSIONS.validate_json(SESSIONS.dump_json(session)) == session
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{", b"null", b"{}", b"\xff"])
+@pytest.mark.parametrize("damaged", [b"", b"{", b"null", b"[]", b"{}", b"\xff"])
 def test_rejects_damaged_record(damaged: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's, ours and pydantic's are all one
         SESSIONS.validate_json(damaged)
@@ -81,14 +81,20 @@ async def test_two_agents_cannot_share_a_directory(records: Records, tmp_path: P
     await other.close()
 
 
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 async def test_directories_are_private_except_the_public_one(records: Records) -> None:
     session = a_session(deadline=Deadline(1.25, "boot", 2.5), host="192.0.2.1")
     await records.create(session, Drain(1, True, Deadline(1.5, "boot", 2.75)))
     directory = records.directory(session.internal_id)
     public = records.public_dir(session.internal_id)
-    paths = (directory.parent, directory, directory / "record.json", public)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o700, 0o600, 0o755]
-    assert stat.S_IMODE((public / "session.json").stat().st_mode) == 0o644
+    assert mode_of(directory.parent) == 0o700
+    assert mode_of(directory) == 0o700
+    assert mode_of(directory / "record.json") == 0o600
+    assert mode_of(public) == 0o755
+    assert mode_of(public / "session.json") == 0o644
     assert json.loads((public / "session.json").read_text()) == {
         "format": 1,
         "id": "match/1 ü",
@@ -138,9 +144,9 @@ async def test_reads_in_progress_are_tracked(records: Records) -> None:
     assert not records.is_read("one")
 
 
-async def claimed(records: Records, *, count: int = 1, at: float = 0) -> list[Session]:
-    """Record sessions, then their claims at once."""
-    sessions = [a_session(create_time=at + number) for number in range(count)]
+async def claimed(records: Records, *, count: int = 1, since: float = 0) -> list[Session]:
+    """Record sessions, the first created at `since`, then their claims at once."""
+    sessions = [a_session(create_time=since + number) for number in range(count)]
     for session in sessions:
         await records.create(session, Drain())
     sessions = [session.with_changes(claim=Claim("null")) for session in sessions]
@@ -157,25 +163,32 @@ async def test_claims_that_wait_are_flushed_together(records: Records) -> None:
 
 
 async def test_newer_record_counts_and_ends_its_line(records: Records) -> None:
-    [session, other] = await claimed(records, count=2)
+    [session, kept] = await claimed(records, count=2)
     ended = session.to(State.RUNNING, at=2.0)
     await records.save(ended)
-    assert await records.load() == ([ended, other], [])
+    assert await records.load() == ([ended, kept], [])
     await records.delete(session.internal_id)
-    assert await records.load() == ([other], [])
-    journal = (records.directory(other.internal_id).parents[1] / CLAIMS).read_bytes()
-    assert journal.strip() == SESSIONS.dump_json(other)
+    assert await records.load() == ([kept], [])
+    journal = (records.directory(kept.internal_id).parents[1] / CLAIMS).read_bytes()
+    assert journal.strip() == SESSIONS.dump_json(kept)
 
 
 @pytest.mark.part_alone
-@pytest.mark.parametrize("torn", [b"\n{", b"\0" * 600, b"\n\xff\n\n"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b"\n{",
+        b"\0" * 600,
+        b"\n\xff\n\n",
+    ],
+)
 async def test_f49_torn_journal_keeps_what_was_flushed(records: Records, torn: bytes) -> None:
     [session] = await claimed(records)
     path = records.directory(session.internal_id).parents[1] / CLAIMS
     path.write_bytes(path.read_bytes() + torn)
     with mock.patch.object(claims_journal, "write", side_effect=OSError):  # a full disk
         assert await records.load() == ([session], [])
-    [later] = await claimed(records, at=1)
+    [later] = await claimed(records, since=1)
     assert await records.load() == ([session, later], [])
 
 

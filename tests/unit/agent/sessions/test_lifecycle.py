@@ -10,6 +10,7 @@ import pytest
 
 from agent.domain import errors
 from agent.domain.engine import container_name
+from agent.domain.session import Port
 from agent.domain.steps import START_STEPS
 from agent.sessions import life
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
@@ -18,7 +19,7 @@ from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.hold import held_before
 from tests.support.tasks import let_go, running
-from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, State
+from tiltyard.contract import EndReason, PortRequest, Protocol, Resources, SessionSpec, State
 from tiltyard.runtime.logging.events import bind
 from tiltyard.runtime.logging.output import Limit
 
@@ -29,7 +30,9 @@ async def test_started_session_runs_and_is_recorded(agent: Agent) -> None:
     internal_id = an_id()
     session = await agent.sessions.start(internal_id, a_spec())
     assert session.state is State.RUNNING
-    assert [(one.container, one.host) for one in session.ports] == [(7777, 20000), (7778, 20000)]
+    udp, tcp = session.ports
+    assert udp == Port(7777, Protocol.UDP, 20000)
+    assert tcp == Port(7778, Protocol.TCP, 20000)
     assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20000"
     record = agent.recorded(internal_id)
     assert record.state == State.RUNNING
@@ -46,12 +49,14 @@ async def test_start_and_stop_are_reported_once_each(agent: Agent) -> None:
         internal_id = (await agent.sessions.start(an_id(), a_spec())).internal_id
         started = await taking
         assert started.host
-        assert [each.ready_time is not None for each in started.sessions] == [True]
+        [session] = started.sessions
+        assert session.ready_time is not None
         taking = asyncio.create_task(subscription.take(3600.0), name="taking")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
         ended = await taking
         assert ended.host
-        assert [each.state for each in ended.sessions] == [State.EXITED]
+        [session] = ended.sessions
+        assert session.state is State.EXITED
 
 
 async def test_container_starts_once_its_record_is_durable(agent: Agent) -> None:
@@ -170,10 +175,17 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
     async with host(cores=1, start_slots=50) as agent:
         starts = [agent.sessions.start(an_id(), a_spec()) for _ in range(50)]
         answers = await asyncio.gather(*starts, return_exceptions=True)
-        refused = [a for a in answers if isinstance(a, BaseException)]
+        refused = [answer for answer in answers if isinstance(answer, BaseException)]
         assert len(refused) == 40
-        assert all(isinstance(a, errors.NoCapacityError) for a in refused)
+        assert all(isinstance(answer, errors.NoCapacityError) for answer in refused)
         assert agent.reservations.capacity.reserved.nano_cpus == 10**9
+
+
+def expanding(variables: int, references: int) -> SessionSpec:
+    """A spec whose variables each refer to the session's id, which has 1024 bytes."""
+    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
+    env = {f"V{number}": "$TILTYARD_SESSION_ID" * references for number in range(variables)}
+    return a_spec(identity=identity, env=env)
 
 
 @pytest.mark.parametrize(
@@ -184,11 +196,37 @@ async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
     ],
 )
 async def test_rejects_too_large_expansion(agent: Agent, variables: int, references: int) -> None:
-    identity = dataclasses.replace(a_spec().identity, session_id="\U0001f3ae" * 256)
-    env = {f"V{number}": "$TILTYARD_SESSION_ID" * references for number in range(variables)}
     with pytest.raises(errors.InvalidArgumentError, match=r"^cannot accept env: "):
-        await agent.sessions.start(an_id(), a_spec(identity=identity, env=env))
+        await agent.sessions.start(an_id(), expanding(variables, references))
     await assert_nothing_is_left(agent)
+
+
+@pytest.mark.parametrize(
+    ("variables", "references"),
+    [
+        (1, 127),
+        (8, 120),
+    ],
+)
+async def test_accepts_largest_expansion(agent: Agent, variables: int, references: int) -> None:
+    session = await agent.sessions.start(an_id(), expanding(variables, references))
+    assert session.state is State.RUNNING
+    [container] = agent.engine.all
+    assert len(container.spec.env["V0"]) == references * 256
+
+
+async def test_rejects_a_variable_that_the_host_sets(agent: Agent) -> None:
+    for name in ("TILTYARD_HOST", "TILTYARD_PORT_UDP_7777"):
+        with pytest.raises(errors.InvalidArgumentError, match=f"{name} is set by the host"):
+            await agent.sessions.start(an_id(), a_spec(env={name: "mine"}))
+    await assert_nothing_is_left(agent)
+
+
+async def test_rejects_start_before_reconciliation(host: Host) -> None:
+    async with host(reconcile=False) as agent:
+        with pytest.raises(errors.NotReconciledError):
+            await agent.sessions.start(an_id(), a_spec())
+        assert agent.directories() == []
 
 
 @pytest.mark.parametrize(
@@ -216,7 +254,7 @@ ONE = a_spec(reservation=Resources(10**8, 2**25, 1), limits=Resources(10**9, 2**
 async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:
     async with host(gpus=GPUS) as agent:
         sessions = [await agent.sessions.start(an_id(), ONE) for _ in GPUS]
-        assert [each.gpu_ids for each in sessions] == [("GPU-1",), ("GPU-2",)]
+        assert [session.gpu_ids for session in sessions] == [("GPU-1",), ("GPU-2",)]
         with pytest.raises(errors.NoCapacityError):
             await agent.sessions.start(an_id(), ONE)
         assert (await agent.sessions.start(an_id(), a_spec())).gpu_ids == ()
@@ -225,6 +263,19 @@ async def test_sessions_share_no_gpu_also_after_a_restart(host: Host) -> None:
             await agent.sessions.start(an_id(), ONE)
         await agent.sessions.stop(sessions[0].internal_id, EndReason.STOPPED)
         assert (await agent.sessions.start(an_id(), ONE)).gpu_ids == ("GPU-1",)
+
+
+async def test_container_is_created_with_the_devices_of_its_session(host: Host) -> None:
+    async with host(gpus=GPUS) as agent:
+        await agent.sessions.start(an_id(), ONE)
+        [container] = host.engine.all
+        assert container.spec.gpu_ids == ("GPU-1",)
+
+
+async def test_host_without_gpus_refuses_a_session_that_needs_one(agent: Agent) -> None:
+    with pytest.raises(errors.NoCapacityError):
+        await agent.sessions.start(an_id(), ONE)
+    await assert_nothing_is_left(agent)
 
 
 async def test_missing_engine_floods_no_log(host: Host, caplog: pytest.LogCaptureFixture) -> None:
@@ -245,7 +296,7 @@ async def test_missing_engine_floods_no_log(host: Host, caplog: pytest.LogCaptur
     finally:
         logging.getLogger().removeHandler(keep)
     assert len(caplog.records) > 45, "there is nothing to keep quiet"
-    assert len(passed) < 35, Counter(each.split(" session=")[0] for each in passed)
+    assert len(passed) < 35, Counter(line.split(" session=")[0] for line in passed)
 
 
 async def test_only_a_start_has_its_request(host: Host, caplog: pytest.LogCaptureFixture) -> None:
@@ -259,7 +310,8 @@ async def test_only_a_start_has_its_request(host: Host, caplog: pytest.LogCaptur
     async with host() as agent:
         internal_id = await asyncio.create_task(call(), name="call")
         await agent.sessions.stop(internal_id, EndReason.STOPPED)
-    events: list[Any] = [each.msg for each in caplog.records if each.name == life.__name__]
+    lines = [record for record in caplog.records if record.name == life.__name__]
+    events: list[Any] = [record.msg for record in lines]
     started, ended = events
     assert started["event"] == "session started"
     assert started["session"] == internal_id

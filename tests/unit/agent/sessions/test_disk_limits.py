@@ -8,6 +8,7 @@ from agent.domain.errors import EngineTimeoutError
 from agent.kernel.disks import Disk, Disks
 from agent.sessions.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from tests.support.agent.hosts import Agent, Host
+from tests.support.agent.pools import a_pool, kept_full, ready
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import running
@@ -37,15 +38,18 @@ async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bo
 
 def looks(agent: Agent) -> list[str]:
     """The sessions whose containers were measured, in order."""
-    names = {each.container: each.internal_id for each in agent.sessions.all()}
+    names = {session.container: session.internal_id for session in agent.sessions.all()}
     return [names[subject] for call, subject in agent.engine.calls if call == "written_bytes"]
 
 
 async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> None:
     own = await started(agent, LIMIT + 1, limit=LIMIT)
     default = await started(agent, HOSTS_LIMIT + 1)
-    spared = [await started(agent, LIMIT, limit=LIMIT), await started(agent, HOSTS_LIMIT)]
-    spared.append(await started(agent, 10 * HOSTS_LIMIT, limit=20 * HOSTS_LIMIT))
+    spared = [
+        await started(agent, LIMIT, limit=LIMIT),
+        await started(agent, HOSTS_LIMIT),
+        await started(agent, 10 * HOSTS_LIMIT, limit=20 * HOSTS_LIMIT),
+    ]
     async with watched(agent):
         await agent.clock.advance(2 * LOOK_SECONDS)
     for internal_id in (own, default):
@@ -54,7 +58,8 @@ async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> No
         assert ended.end_reason == EndReason.DISK
         assert ended.restart_count == 0
         assert "disk limit" in ended.detail
-    assert {agent.now(each).state for each in spared} == {State.RUNNING}
+    for internal_id in spared:
+        assert agent.now(internal_id).state is State.RUNNING
 
 
 async def test_sessions_without_limits_are_not_measured(agent: Agent) -> None:
@@ -102,7 +107,9 @@ async def test_many_containers_are_measured_less_often(agent: Agent) -> None:
 async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> None:
     free = {"docker": 1000 * HOSTS_LIMIT}
     disks = Disks(
-        HOSTS_LIMIT, Path("/state"), lambda at, _: Disk(at, free.get(at.name, 0), HOSTS_LIMIT)
+        HOSTS_LIMIT,
+        Path("/state"),
+        lambda path, _: Disk(path, free.get(path.name, 0), HOSTS_LIMIT),
     )
     disks.watch("/docker")
     async with host(disks=disks) as agent, watched(agent):
@@ -140,3 +147,13 @@ async def test_session_over_its_limit_ends_while_restarting(agent: Agent) -> Non
         agent.engine.release("start")
         life = await agent.reached(internal_id)
     assert life.session.end_reason is EndReason.DISK
+
+
+async def test_standby_over_its_limit_is_replaced(agent: Agent) -> None:
+    async with kept_full(agent, a_pool(1, disk_bytes=LIMIT)), watched(agent):
+        [standby] = ready(agent)
+        agent.engine.write_files(standby.container, LIMIT + 1)
+        await agent.clock.advance(2 * LOOK_SECONDS)
+        [replacement] = ready(agent)
+        assert replacement.internal_id != standby.internal_id
+        assert agent.directories() == [replacement.internal_id]

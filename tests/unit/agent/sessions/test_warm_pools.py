@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import stat
 from typing import Any
 from unittest import mock
@@ -24,18 +25,18 @@ async def test_new_pool_is_filled_at_once_with_standbys_that_have_no_ttl(agent: 
     async with kept_full(agent, a_pool(5, ttl=60.0, env={"A": "$TILTYARD_SESSION_ID"})):
         found = ready(agent)
         assert len(found) == 5
-        for each in found:
-            identity = each.spec.identity
-            assert identity.session_id == each.internal_id
+        for standby in found:
+            identity = standby.spec.identity
+            assert identity.session_id == standby.internal_id
             assert identity.ticket == ""
             assert identity.account == "acme"
             assert identity.labels == {"mode": "duel"}
-            assert each.injected_env["TILTYARD_SESSION_ID"] == each.internal_id
-            read = pools.session_json(agent, each)
-            assert read["id"] == each.internal_id
+            assert standby.injected_env["TILTYARD_SESSION_ID"] == standby.internal_id
+            read = pools.session_json(agent, standby)
+            assert read["id"] == standby.internal_id
             assert read["standby"] is True
-            assert each.deadline is None
-            assert each.spec.ttl is None
+            assert standby.deadline is None
+            assert standby.spec.ttl is None
         assert agent.reservations.capacity.reserved == Resources(5 * 10**8, 5 * 32 * 2**20)
         assert agent.reservations.ports.free(Protocol.UDP) == 95
         assert agent.runtime.deadlines.next_due() is None
@@ -46,7 +47,9 @@ async def test_stopped_standby_is_replaced_and_leaves_nothing(agent: Agent) -> N
         [stopped] = ready(agent)
         await agent.sessions.stop(stopped.internal_id, EndReason.STOPPED)
         await until_idle()
-        assert agent.directories() == [ready(agent)[0].internal_id] != [stopped.internal_id]
+        [replacement] = ready(agent)
+        assert replacement.internal_id != stopped.internal_id
+        assert agent.directories() == [replacement.internal_id]
 
 
 async def test_older_standbys_are_stopped_when_newer_ones_do_not_fit(host: Host) -> None:
@@ -131,10 +134,10 @@ async def test_crashing_pool_backs_off(agent: Agent) -> None:
     async with kept_full(agent, a_pool(3)):
         for delay in (1, 2, 4, 8, 16, 32, 60, 60, 1):
             await agent.clock.advance(600 if delay == 1 else 0)  # long enough to be forgotten
-            for each in ready(agent):
-                pools.crash(agent, each)
+            for standby in ready(agent):
+                pools.crash(agent, standby)
             await until_idle()
-            ended = [each for each in agent.sessions.each() if each.state.ended]
+            ended = [session for session in agent.sessions.each() if session.state.ended]
             assert len(ended) == 1  # the last one is kept for its log
             await agent.clock.advance(delay - 0.5)
             assert standbys(agent) == []
@@ -194,17 +197,30 @@ async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: A
 async def test_pools_survive_a_restart(host: Host) -> None:
     order = a_pool(2, revision=7, claim_signal="SIGUSR1", env={"KEY": "secret"})
     async with host() as agent, kept_full(agent, order):
-        before = [each.internal_id for each in ready(agent)]
+        before = [standby.internal_id for standby in ready(agent)]
         asked = agent.warm_pools.pools
         assert stat.S_IMODE((agent.records.pools_dir / f"{POOL}.json").stat().st_mode) == 0o600
     async with host() as agent, kept_full(agent):
         assert agent.warm_pools.pools == asked
-        assert [each.internal_id for each in ready(agent)] == before
+        assert [standby.internal_id for standby in ready(agent)] == before
         with pytest.raises(StaleRevisionError, match="7 is applied already"):
             await agent.warm_pools.set(a_pool(5, revision=6))
         await agent.warm_pools.set(a_pool(5, revision=7))  # a repeat
         await until_idle()
         assert len(standbys(agent)) == 2
+
+
+async def test_standbys_that_ended_while_the_agent_was_down_are_replaced(host: Host) -> None:
+    async with host() as agent, kept_full(agent, a_pool(2, restart=True)):
+        before = ready(agent)
+    for standby in before:
+        host.engine.end(standby.container, 137)
+    host.clock.reboot()
+    async with host() as agent, kept_full(agent):
+        await host.clock.advance(1)
+        replacements = [standby.internal_id for standby in ready(agent)]
+        assert len(replacements) == 2
+        assert agent.directories() == sorted(replacements)
 
 
 @pytest.mark.parametrize("content", ["", "{}"])
@@ -234,6 +250,9 @@ async def test_late_order_of_a_removed_pool_is_rejected(host: Host) -> None:
 @pytest.mark.parametrize(
     ("order", "field"),
     [
+        (a_pool(1, pool="../x"), "pool_id"),
+        (a_pool(1, env={"TILTYARD_HOST": "x"}), "env"),
+        (dataclasses.replace(a_pool(0), size=1), "spec"),
         (a_pool(1, ports=(PortRequest(7777, Protocol.UDP, pinned=20005),)), "spec.ports"),
         (a_pool(1, claim_signal="SIGNONE"), "claim_signal"),
         (a_pool(1, claim_signal="SIGKILL"), "claim_signal"),
@@ -245,6 +264,32 @@ async def test_rejects_invalid_order(agent: Agent, order: Any, field: str) -> No
         await agent.warm_pools.set(order)
     assert refused.value.field == field
     assert agent.warm_pools.pools == ()
+
+
+async def test_another_size_replaces_no_standby(agent: Agent) -> None:
+    async with kept_full(agent, a_pool(2)):
+        before = {standby.internal_id for standby in ready(agent)}
+        await ordered(agent, a_pool(3, revision=2))
+        assert before < {standby.internal_id for standby in ready(agent)}
+        assert pools.revisions(agent) == [1, 1, 1]
+
+
+async def test_order_of_one_pool_leaves_the_others(agent: Agent) -> None:
+    async with kept_full(agent, a_pool(2)):
+        await ordered(agent, a_pool(1, pool=pools.OTHER))
+        before = ready(agent)
+        assert len(ready(agent, pools.OTHER)) == 1
+        await ordered(agent, a_pool(0, revision=2, pool=pools.OTHER))
+        assert ready(agent) == before
+        assert ready(agent, pools.OTHER) == []
+
+
+async def test_each_standby_has_its_own_gpu(host: Host) -> None:
+    async with host(gpus=("0", "1")) as agent:
+        needs_gpu = Resources(10**8, 2**25, gpus=1)
+        async with kept_full(agent, a_pool(3, reservation=needs_gpu)):
+            assert sorted(standby.gpu_ids for standby in ready(agent)) == [("0",), ("1",)]
+            assert "cannot reserve 1 GPUs: 0 free" in agent.warm_pools.warnings[0]
 
 
 async def test_image_of_a_pool_is_in_use(agent: Agent) -> None:

@@ -10,10 +10,13 @@ from unittest import mock
 
 import pytest
 
-from agent.domain.errors import DiskFullError, LogGoneError
+from agent.domain.engine import Engine
+from agent.domain.errors import DiskFullError, EngineError, LogGoneError
+from agent.domain.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import report
+from agent.state.record import Records
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.fixtures import FullWhile
@@ -143,9 +146,9 @@ async def test_f35_a_disk_that_fails_refuses_starts_and_disturbs_no_session(
     stopped = await agent.sessions.start(an_id(), a_spec())
     crashed = await agent.sessions.start(an_id(), a_spec(restart=True))
     before = agent.directories()
-    with mock.patch.object(Path, "replace", side_effect=OSError(number, "it fails")):
+    with mock.patch.object(Path, "replace", side_effect=OSError(number, os.strerror(number))):
         agent.engine.calls.clear()
-        with pytest.raises(DiskFullError, match="it fails"):
+        with pytest.raises(DiskFullError, match=os.strerror(number)):
             await agent.sessions.start(an_id(), a_spec())
         assert "create" not in {call for call, _ in agent.engine.calls}
         assert agent.directories() == before
@@ -200,6 +203,54 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(agent: Agent) -> N
     await until_idle()
     assert agent.now(session.internal_id).log_sealed
     assert agent.recorded(session.internal_id).log_sealed
+
+
+@mock.patch("agent.state.retention.SPARED_AT_ONCE", 2)
+async def test_low_engine_disk_removes_oldest_containers_until_there_is_room(
+    agent: Agent, filling: Filling
+) -> None:
+    running = await agent.sessions.start(an_id(), a_spec())
+    ended = [await _ended(agent) for _ in range(3)]
+    await agent.pass_over()
+    assert _removed(agent) == set()
+    filling.free["docker"] = 2 * RESERVE - 1
+    await agent.pass_over()
+    assert _removed(agent) == set(ended[:2])
+    filling.free["docker"] = 2 * RESERVE
+    await agent.pass_over()
+    assert _removed(agent) == set(ended[:2])
+    assert agent.now(running.internal_id).state is State.RUNNING
+    assert _logs(agent) == set(ended)  # they are on another disk
+
+
+async def test_shared_disk_loses_containers_before_logs(agent: Agent, filling: Filling) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.pass_over(after=4 * 3600)
+    young = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    await agent.pass_over()
+    assert _removed(agent) == {old, young}
+    assert _logs(agent) == {old, young}
+    await agent.pass_over()
+    assert _logs(agent) == set()
+
+
+async def test_shared_disk_loses_logs_while_a_container_cannot_be_removed(
+    agent: Agent, filling: Filling
+) -> None:
+    filling.shared = True
+    old = await _ended(agent)
+    await agent.pass_over(after=4 * 3600)
+    stuck = await _ended(agent)
+    filling.free = {"docker": 0, "state": 0}
+    for _ in range(2):
+        agent.engine.fail_next("remove", EngineError("remove", "device or resource busy"))
+        await agent.pass_over()
+    assert _removed(agent) == {old}
+    assert _logs(agent) == {stuck}
+    await agent.pass_over()
+    assert _removed(agent) == {old, stuck}
 
 
 @mock.patch("agent.state.retention.SPARED_AT_ONCE", 2)
@@ -290,6 +341,37 @@ async def test_warns_of_a_log_that_gets_no_space(host: Host, full_while: FullWhi
         assert disks.warnings == ()
 
 
+async def test_warning_counts_the_logs_without_space(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_room: set[str] = set()
+    seal = logs.seal
+
+    async def sealed(
+        engine: Engine, records: Records, session: Session, *rest: Any, **named: Any
+    ) -> Any:
+        if session.internal_id not in with_room:
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise DiskFullError("log", "no space left") from full
+        return await seal(engine, records, session, *rest, **named)
+
+    monkeypatch.setattr(logs, "seal", sealed)
+    disks = Disks(0, host.folder / "state")
+    async with host(disks=disks) as agent:
+        first = await agent.sessions.start(an_id(), a_spec())
+        second = await agent.sessions.start(an_id(), a_spec())
+        for session in (first, second):
+            await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await agent.pass_over(after=1)
+        [warning] = disks.warnings
+        assert warning.startswith("the logs of 2 ended sessions cannot be sealed")
+        with_room.add(first.internal_id)
+        await agent.pass_over(after=2 * RETRY_LONGEST_SECONDS)
+        assert _logs(agent) == {first.internal_id}
+        [warning] = disks.warnings
+        assert warning.startswith("the logs of 1 ended sessions cannot be sealed")
+
+
 async def test_other_disk_failures_evict_nothing(agent: Agent, full_while: FullWhile) -> None:
     oldest = await _ended(agent)
     await agent.pass_over(after=4 * 3600)
@@ -351,10 +433,11 @@ async def _ended(agent: Agent, output: bytes = b"") -> str:
 
 def _logs(agent: Agent) -> set[str]:
     """Sessions with a sealed log."""
-    said = {each.internal_id for each in agent.sessions.all() if each.log_sealed}
-    assert said <= {each for each in agent.directories() if agent.records.log_path(each).exists()}
-    return said
+    sealed = {session.internal_id for session in agent.sessions.all() if session.log_sealed}
+    for internal_id in sealed:
+        assert agent.records.log_path(internal_id).exists()
+    return sealed
 
 
 def _removed(agent: Agent) -> set[str]:
-    return {each.internal_id for each in agent.sessions.all() if each.container_removed}
+    return {session.internal_id for session in agent.sessions.all() if session.container_removed}

@@ -17,9 +17,10 @@ from controlplane.cli import operators as operator_cli
 from controlplane.cli.main import main
 from controlplane.domain.names import ADDRESS_RULE
 from tests.support.authority import AUTHORITY
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.stub_api import StubApi
-from tests.support.controlplane.system import System
+from tests.support.controlplane.system import System, eventually
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
@@ -112,7 +113,7 @@ async def test_tokens(system: Operated) -> None:
     assert row["ID"] in await system.ok("token", "list", "--all")
 
 
-async def test_regions_node_pools_and_registries(system: Operated) -> None:
+async def test_regions(system: Operated) -> None:
     assert await system.ok("region", "create", "eu") == ""
     assert await system.ok("region", "list") == (
         "NAME       IN SETTINGS  APPLICATIONS  AGENTS\n"
@@ -125,10 +126,20 @@ async def test_regions_node_pools_and_registries(system: Operated) -> None:
     assert await system.ok("region", "delete", "eu") == ""
     refused = await system.refused("region", "delete", "local")
     assert refused.startswith("cannot delete the region: the settings file declares")
+
+
+async def test_node_pools(system: Operated) -> None:
     assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
     pool = ["big", "spread", "no", "no", "0", "0"]
     assert cells(await system.ok("node-pool", "list"))[1] == pool
+    assert await system.ok("node-pool", "set", "big", "--host-network") == ""
+    assert cells(await system.ok("node-pool", "list"))[1][:3] == ["big", "packed", "yes"]
+    assert await system.ok("node-pool", "set", "big") == ""
+    assert cells(await system.ok("node-pool", "list"))[1][:3] == ["big", "packed", "no"]
     assert await system.ok("node-pool", "delete", "big") == ""
+
+
+async def test_registries(system: Operated) -> None:
     aliases = ("--alias", "docker.io", "--alias", "index.docker.io")
     assert await system.ok("registry", "set", "hub", "registry-1.docker.io", *aliases) == ""
     assert cells(await system.ok("registry", "list"))[1] == [
@@ -146,6 +157,17 @@ async def test_regions_node_pools_and_registries(system: Operated) -> None:
         f"  aliases[0]: {ADDRESS_RULE}\n"
     )
     assert await system.ok("registry", "delete", "hub") == ""
+
+
+async def test_the_login_of_a_registry_is_listed(system: Operated, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    login = ("--username", "robot", "--private", "--password-file", str(password))
+    assert await system.ok(*SET, *login) == ""
+    head, _, own = cells(await system.ok("registry", "list"))
+    assert head[:4] == ["NAME", "ADDRESS", "ALIASES", "USERNAME"]
+    assert head[4:] == ["PRIVATE", "IN SETTINGS", "APPLICATIONS"]
+    assert own == ["own", "r.example", "-", "robot", "yes", "no", "0"]
 
 
 async def test_agents(system: Operated) -> None:
@@ -173,8 +195,12 @@ async def test_agents(system: Operated) -> None:
         line.split("  ", 1) for line in (await system.ok("agent", "show", "a0")).splitlines()
     )
     shown = {name: text.strip() for name, text in shown.items()}
-    found = (shown["IMAGES"], shown["ENGINE AVAILABLE"], shown["PUBLIC"], shown["RUNC"])
-    assert found == (image, "yes", "192.0.2.1", "1.3.3")
+    assert shown["IMAGES"] == image
+    assert shown["ENGINE AVAILABLE"] == "yes"
+    assert shown["PUBLIC"] == "192.0.2.1"
+    assert shown["ENGINE VERSION"] == "28.5.2"
+    assert shown["RUNC"] == "1.3.3"
+    assert shown["KERNEL"] == "6.12.0"
     await system.ok("agent", "drain", "a0", "--deadline", "2h")
     await system.ok("agent", "drain", "retired")
     first, retired = await system.listed()
@@ -184,6 +210,25 @@ async def test_agents(system: Operated) -> None:
     assert await system.refused("agent", "show", "retired") == (
         "cannot show the agent: cannot find agent 'retired'\n"
     )
+
+
+async def test_an_agent_is_shown_with_its_failing_pulls(system: Operated) -> None:
+    system.agent.before_pull = refusing("REGISTRY_UNAVAILABLE", "it answered 500")
+    await system.make_application(tag=None)
+    image = await system.enable("v1", pulled_by=())
+
+    async def pulls() -> list[Any]:
+        lines = (await system.ok("agent", "show", "a0")).splitlines()
+        [shown] = [line.removeprefix("PULLS").strip() for line in lines if line[:5] == "PULLS"]
+        return json.loads(shown) if shown.startswith("[{") else []
+
+    async def has_failed() -> bool:
+        return [pull["state"] for pull in await pulls()] == ["failed"]
+
+    await eventually(has_failed)
+    [pull] = await pulls()
+    assert pull["image"] == image
+    assert pull["cause"] == "registry_unavailable: it answered 500"
 
 
 async def test_sessions(system: Operated) -> None:
@@ -235,6 +280,15 @@ async def test_audit(system: Operated) -> None:
     await system.ok("node-pool", "set", "big")
     _, line = cells(await system.ok("audit", "--object", "big"))
     assert line[-1] == '{"strategy": "packed", "hostNetwork": false}'
+
+
+async def test_the_audit_is_shown_in_pages(system: Operated) -> None:
+    sequences = [row[0] for row in cells(await system.ok("audit"))[1:]]
+    newest = await system.run("audit", "--limit", "1")
+    assert newest.stderr == f"there is more: --before {sequences[0]}\n"
+    assert [row[0] for row in cells(newest.stdout)[1:]] == sequences[:1]
+    older = cells(await system.ok("audit", "--before", sequences[0]))
+    assert [row[0] for row in older[1:]] == sequences[1:]
 
 
 def test_every_command_is_documented() -> None:

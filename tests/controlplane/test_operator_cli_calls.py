@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from click.testing import Result
 
-from controlplane.cli.api import Api, ApiError, is_in_clear
+from controlplane.cli.api import CALL_TIMEOUT, Api, ApiError, is_in_clear
 from controlplane.domain import tokens
-from tests.controlplane.test_operator_cli import run
+from tests.controlplane.test_operator_cli import cells, run
 from tests.controlplane.test_served_certificate import Files
 from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
@@ -56,6 +56,12 @@ class Commands(StubApi):
     async def run(self, command: str, *more: str) -> Result:
         arguments = (*command.split(), *more)
         return await run(*arguments, url=self.url, token_file=self.token_file(self.folder))
+
+    async def shown(self, command: str) -> list[str]:
+        """Run a command that succeeds; return the lines of its output."""
+        result = await self.run(command)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout.splitlines()
 
     async def regions(self, *options: str) -> Result:
         return await self.run("region list", *options)
@@ -108,34 +114,89 @@ async def test_incomplete_command_makes_no_call(api: Commands, command: str) -> 
         ("--ram 0 --sessions none", {"sessions": None, "cpu": 2.5, "ram": 0.0, "gpu": 1}),
     ],
 )
-async def test_quota_keeps_limits_that_are_not_given_and_needs_an_account(
+async def test_quota_keeps_limits_that_are_not_given(
     api: Commands, options: str, quota: dict[str, float | None]
 ) -> None:
     """Also a limit that this version does not know."""
     old = {"sessions": 4, "cpu": 2.5, "ram": 512.0, "gpu": 1}
     accounts = [{"name": "b", "quota": {}}, {"name": "a", "quota": old}]
     api.answers["GET", "/operator/account"] = {"accounts": accounts}
-    result = await api.run(f"account quota unknown {options}")
+    assert (await api.run(f"account quota a {options}")).exit_code == 0
+    assert api.requests[1:] == [("PUT", "/operator/account/a", {"quota": quota})]
+
+
+async def test_quota_of_an_unknown_account_is_an_error(api: Commands) -> None:
+    api.answers["GET", "/operator/account"] = {"accounts": [{"name": "b", "quota": {}}]}
+    result = await api.run("account quota unknown --cpu 1")
     assert result.exit_code == 1
     assert result.stdout == ""
     assert "cannot find account 'unknown'" in result.stderr
-    assert (await api.run(f"account quota a {options}")).exit_code == 0
-    assert api.requests[2:] == [("PUT", "/operator/account/a", {"quota": quota})]
+    assert [method for method, _, _ in api.requests] == ["GET"]
 
 
-async def test_shows_drain_and_rotation(api: Commands) -> None:
-    async def shown(command: str) -> list[str]:
-        result = await api.run(command)
-        assert result.exit_code == 0, result.stderr
-        return result.stdout.splitlines()
+async def test_lists_warm_pools(api: Commands) -> None:
+    pool = {"image": "game", "location": "eu", "size": 3, "ready": 2, "enabled": True}
+    settings = {"env": {"A": "1"}, "args": [], "labels": {}, "claimSignal": "SIGHUP"}
+    api.answers["GET", "/warm-pool"] = {"warmPools": [pool | settings]}
+    result = await api.run("warm-pool list")
+    assert result.exit_code == 0, result.stderr
+    head, row = cells(result.stdout)
+    assert head[:5] == ["IMAGE", "LOCATION", "SIZE", "READY", "ENABLED"]
+    assert head[5:] == ["ENV", "ARGS", "LABELS", "CLAIM SIGNAL"]
+    assert row == ["game", "eu", "3", "2", "yes", '{"A": "1"}', "-", "-", "SIGHUP"]
 
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ("--region eu", "/operator/enrolment-token"),
+        ("--agent a/0", "/operator/agent/a/0/token"),
+    ],
+)
+async def test_the_token_of_a_host_is_printed_alone(
+    api: Commands, options: str, path: str
+) -> None:
+    made = {"id": "0123456789abcdef", "token": "ty_for_one_host", "expires": 1767226500000}
+    api.answers["POST", path] = made
+    result = await api.run(f"agent token {options}")
+    assert result.exit_code == 0
+    assert result.stdout == "ty_for_one_host\n"
+
+
+async def test_json_of_a_new_token_has_no_remark(api: Commands) -> None:
+    made = {"id": "0123456789abcdef", "token": "ty_new"}
+    api.answers["POST", "/operator/token"] = made
+    result = await api.run("token create x --scope operator:read --json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == made
+    assert result.stderr == ""
+
+
+async def test_a_stop_waits_longer_than_other_calls(
+    api: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts: list[float] = []
+
+    def record(_: Api, *path: str, timeout: float = CALL_TIMEOUT, **more: object) -> None:
+        timeouts.append(timeout)
+
+    monkeypatch.setattr(Api, "call", record)
+    for command in ("region create x", "region delete x", "session stop alice x"):
+        assert (await api.run(command)).exit_code == 0
+    assert timeouts == [10.0, 10.0, 30.0]
+
+
+async def test_shows_a_drain(api: Commands) -> None:
     drain = {"draining": True, "drainDeadline": 1767225600000, "drainPending": True}
     api.answers["POST", "/operator/agent/a0/drain"] = {"name": "a0", "sessions": 3} | drain
-    assert await shown("agent drain a0") == [
+    assert await api.shown("agent drain a0") == [
         "NAME      a0",
         "SESSIONS  3",
         "DRAINING  yes, until 2026-01-01 00:00:00Z, not acknowledged yet",
     ]
+
+
+async def test_shows_a_rotation(api: Commands) -> None:
     found = {
         "current": {"fingerprint": "a" * 64, "expires": 1767226500000},
         "former": {"fingerprint": "b" * 64, "expires": 1767226500000},
@@ -144,7 +205,7 @@ async def test_shows_drain_and_rotation(api: Commands) -> None:
         "waiting": [{"agent": "host-7", "authority": "b" * 64, "why": "it is unresponsive"}],
     }
     api.answers["GET", "/operator/authority"] = found
-    assert await shown("authority status") == [
+    assert await api.shown("authority status") == [
         "CURRENT  aaaaaaaaaaaaaaaa, until 2026-01-01 00:15:00Z",
         "FORMER   bbbbbbbbbbbbbbbb, until 2026-01-01 00:15:00Z",
         "HOSTS    19 of 20 are with the current one",
@@ -152,7 +213,7 @@ async def test_shows_drain_and_rotation(api: Commands) -> None:
         "host-7  bbbbbbbbbbbbbbbb  it is unresponsive",
     ]
     api.answers["POST", "/operator/authority/finish"] = found | {"former": None, "waiting": []}
-    assert len(await shown("authority finish")) == 2
+    assert len(await api.shown("authority finish")) == 2
 
 
 # ---- errors
@@ -233,7 +294,17 @@ async def test_prints_one_violation_per_line(api: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8080", "ftp://h", "https://", "https://u:p@h", "https://h:x"]
+    "url",
+    [
+        "",
+        "127.0.0.1:8080",
+        "ftp://h",
+        "https://",
+        "https://u:p@h",
+        "https://h?x",
+        "https://h#x",
+        "https://h:x",
+    ],
 )
 async def test_rejects_an_invalid_url(api: Commands, url: str) -> None:
     reported = await api.regions("--url", url, "--insecure")
@@ -302,10 +373,13 @@ async def test_rejects_a_file_without_a_token(
     assert not api.requests
 
 
-async def test_accepts_a_path_prefix_and_first_token_file(api: Commands, tmp_path: Path) -> None:
+async def test_accepts_a_path_before_that_of_the_api(api: Commands) -> None:
     api.answers["GET", "/tiltyard/operator/region"] = {"regions": []}
     for end in ("", "/"):
         assert (await api.regions("--url", f"{api.url}/tiltyard{end}")).exit_code == 0
+
+
+async def test_accepts_the_token_file_of_the_first_start(api: Commands, tmp_path: Path) -> None:
     api.answers[LIST] = {"regions": []}
     file = tmp_path / "initial-tokens.json"
     file.write_text(json.dumps({"accounts": {"default": "x"}, "operator_token": api.token}))

@@ -130,6 +130,16 @@ async def test_unprinted_token_can_be_revoked(api: StubApi, tmp_path: Path, shel
     assert TOKEN.text not in errors
 
 
+async def test_a_token_is_printed_even_if_standard_error_fails(
+    api: StubApi, tmp_path: Path
+) -> None:
+    api.answers["POST", "/operator/account"] = MADE
+    line = f"exec '{sys.executable}' -m controlplane account create studio 2>/dev/full"
+    status, output, _ = await finished("bash", "-c", line, env=environment(api, tmp_path))
+    assert status == 0
+    assert output == f"{TOKEN.text}\n"
+
+
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
 async def test_reports_a_failed_output(api: StubApi, tmp_path: Path, redirection: str) -> None:
     api.answers["GET", "/operator/region"] = {"regions": []}

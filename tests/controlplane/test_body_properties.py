@@ -75,10 +75,18 @@ ANY_TEXT = st.text(st.characters(categories=None) | st.sampled_from("\0\ud800\ud
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_examples_are_whole_and_unknown_or_missing_properties_named(model: type[Body]) -> None:
+def test_examples_are_whole_and_valid(model: type[Body]) -> None:
     assert violations(model, EXAMPLES[model]) == []
     assert set(EXAMPLES[model]) == set(model.model_fields)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_unknown_property_is_named(model: type[Body]) -> None:
     assert violations(model, EXAMPLES[model] | {"x": 1}) == ["x"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_missing_properties_are_named(model: type[Body]) -> None:
     required = [name for name, field in model.model_fields.items() if field.is_required()]
     assert violations(model, {}) == required
 
@@ -91,6 +99,30 @@ def test_what_does_not_fit_is_named(name: str, path: tuple[str | int, ...], valu
     place[path[-1]] = value
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     assert violations(BY_NAME[name], body) == [field.removeprefix(".")]
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "least", "most"),
+    [
+        ("ApplicationBody", "tagKeep", 1, 100),
+        ("WarmPoolBody", "size", 0, 1000),
+    ],
+)
+def test_numbers_are_accepted_within_their_bounds(
+    model: str, field: str, least: int, most: int
+) -> None:
+    body = EXAMPLES[BY_NAME[model]]
+    for value in (least, most):
+        assert violations(BY_NAME[model], body | {field: value}) == []
+    for value in (least - 1, most + 1):
+        assert violations(BY_NAME[model], body | {field: value}) == [field]
+
+
+@pytest.mark.parametrize("model", ["StartBody", "WarmPoolBody"])
+@pytest.mark.parametrize("name", ["TILTYARD_MODE", "TILTYARD_HOSTS", "tiltyard_host"])
+def test_variables_that_only_resemble_reserved_ones_are_accepted(model: str, name: str) -> None:
+    body = EXAMPLES[BY_NAME[model]] | {"env": {name: "x"}}
+    assert violations(BY_NAME[model], body) == []
 
 
 @given(ANY_TEXT, st.booleans())
@@ -132,12 +164,23 @@ async def test_a_refusal_lists_a_hundred_violations_and_counts_them(system: Syst
     body = {"location": "local", "image": "game", "args": [1] * 500, "env": {"": "x"}, "x": 1}
     answer = assert_error(await system.call("POST", "/session", json=body), 422).json
     assert answer["message"].startswith("cannot accept the request: env.: a name must not")
-    assert [one["field"] for one in answer["violations"][:2]] == ["env.", "args[0]"]
+    assert answer["violations"][0]["field"] == "env."
+    assert answer["violations"][1]["field"] == "args[0]"
     assert len(answer["violations"]) == MAX_VIOLATIONS
     assert answer["violationCount"] == 502
     few = await system.call("POST", "/session", json=body | {"args": []})
     assert_error(few, 422, "env.", "x")
     assert "violationCount" not in few.json
+
+
+async def test_a_refusal_describes_its_first_violation(system: System) -> None:
+    pins = [{"container": 1, "host": 0}]
+    refused = assert_error(await system.start(ports=pins), 422, "ports[0].host")
+    assert refused.json["message"] == (
+        "cannot accept the request: ports[0].host: input should be greater than or equal to 1"
+    )
+    refused = assert_error(await system.call("GET", "/session?all=maybe"), 422, "all")
+    assert refused.json["message"] == "cannot accept the request: all: must be true or false"
 
 
 @pytest.mark.parametrize(

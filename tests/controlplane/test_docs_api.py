@@ -42,11 +42,15 @@ PORTING = Page("porting.md", operators=False)
 
 
 @pytest.mark.parametrize("page", [API, OPERATOR_API])
-def test_every_endpoint_has_an_example_and_its_scope(page: Page) -> None:
+def test_every_endpoint_has_an_example(page: Page) -> None:
     for route in page.shown:
         path = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path))
         endpoints = [endpoint(example.command) for example in page.calls]
         assert any(m == route.method and path.fullmatch(p) for m, p in endpoints), route
+
+
+@pytest.mark.parametrize("page", [API, OPERATOR_API])
+def test_every_endpoint_is_listed_with_its_scope(page: Page) -> None:
     section = page.text.split("## Authentication\n")[1].split("\n## ")[0]
     shown: dict[str, str] = {}
     for calls, scope in re.findall(r"^\| ([A-Z].*?) \| `([a-z:]+)`", section, re.MULTILINE):

@@ -23,7 +23,7 @@ from tests.support.controlplane.system import Answer, System, assert_error
 DOCUMENT = openapi_document(ROUTES)
 
 
-def test_every_route_is_described_with_its_errors_and_scope_or_needs_no_token() -> None:
+def test_every_route_is_described_with_its_errors_and_scope() -> None:
     described = {
         (method.upper(), path): operation
         for path, methods in DOCUMENT["paths"].items()
@@ -39,23 +39,42 @@ def test_every_route_is_described_with_its_errors_and_scope_or_needs_no_token() 
         assert ("requestBody" in operation) == (route.handler.body is not None)
         assert operation["summary"]
         assert not operation["summary"].endswith(".")
+
+
+def test_every_reference_is_to_a_component() -> None:
     for kind, name in re.findall(r'"#/components/(\w+)/(\w+)"', json.dumps(DOCUMENT)):
         assert name in DOCUMENT["components"][kind]
+
+
+def test_only_health_and_documents_need_no_token() -> None:
     open_paths = {route.path for route in ROUTES if route.scope is None}
     assert open_paths == {"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/{file}"}
 
 
-def test_requests_are_documented_and_have_no_default_of_null() -> None:
+def test_every_operation_has_an_id_of_its_own() -> None:
+    ids = {
+        operation["operationId"]
+        for methods in DOCUMENT["paths"].values()
+        for operation in methods.values()
+    }
+    assert len(ids) == len(ROUTES)
+
+
+def test_queries_are_documented_as_they_are_written() -> None:
     parameters = {p["name"]: p for p in DOCUMENT["paths"]["/session"]["get"]["parameters"]}
     assert set(parameters) == {"all", "location", "image", "tag", "host", "playerCount", "filter"}
     assert all(not parameter["required"] for parameter in parameters.values())
     assert parameters["all"]["schema"] == {"type": "boolean", "default": False}
-    assert parameters["filter"]["style"] == parameters["playerCount"]["style"] == "deepObject"
+    assert parameters["filter"]["style"] == "deepObject"
+    assert parameters["playerCount"]["style"] == "deepObject"
     bounds = DOCUMENT["components"]["schemas"]["PlayerBounds"]
     assert bounds["properties"] == {"lt": {"type": "integer"}, "gt": {"type": "integer"}}
     assert bounds["additionalProperties"] is False
     logs = DOCUMENT["paths"]["/logs"]["get"]["parameters"]
     assert [(p["name"], p["required"]) for p in logs] == [("id", True), ("follow", False)]
+
+
+def test_headers_that_change_an_answer_are_documented() -> None:
     start = DOCUMENT["paths"]["/session"]["post"]
     [parameter] = start["parameters"]
     assert parameter["name"] == "Prefer"
@@ -65,7 +84,10 @@ def test_requests_are_documented_and_have_no_default_of_null() -> None:
     assert answered["Location"]["required"]
     assert "required" not in answered["Preference-Applied"]
     assert "504" in start["responses"]
-    # openapi-typescript treats a property with a default as required.
+
+
+def test_optional_properties_have_no_default_of_null() -> None:
+    """openapi-typescript treats a property with a default as required."""
     body = DOCUMENT["components"]["schemas"]["StartBody"]
     assert body["required"] == ["location", "image"]
     assert all("default" not in schema for schema in body["properties"].values())
@@ -148,12 +170,12 @@ def _schemas(part: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(part, dict):
         return
     yield part
-    for one in part.get("properties", {}).values():
-        yield from _schemas(one)
+    for schema in part.get("properties", {}).values():
+        yield from _schemas(schema)
     for key in ("items", "additionalProperties", "propertyNames", "not"):
         yield from _schemas(part.get(key))
-    for one in part.get("anyOf", []):
-        yield from _schemas(one)
+    for schema in part.get("anyOf", []):
+        yield from _schemas(schema)
 
 
 def _every_schema() -> Iterator[dict[str, Any]]:
@@ -179,9 +201,12 @@ def _closed(name: str) -> jsonschema_rs.Draft202012Validator:
 ERROR = _closed("ErrorResponse")
 
 
-def test_the_document_is_valid_openapi_and_its_schemas_use_only_known_keywords() -> None:
+def test_the_document_is_valid_openapi() -> None:
     validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
     assert [error.message for error in validator.iter_errors(DOCUMENT)] == []
+
+
+def test_schemas_use_only_known_keywords() -> None:
     found = list(_every_schema())
     for schema in found:
         jsonschema_rs.meta.validate(schema)
@@ -264,5 +289,5 @@ def _keys(value: Any) -> Iterator[str]:
         yield from value
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from _keys(one)
+        for inner in value:
+            yield from _keys(inner)

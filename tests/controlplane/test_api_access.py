@@ -64,6 +64,21 @@ async def test_the_header_is_read_strictly(system: System) -> None:
             assert response.status == status
 
 
+@pytest.mark.system(environment="staging")
+async def test_health_names_the_environment(system: System) -> None:
+    assert (await system.read("/healthz"))["environment"] == "staging"
+
+
+async def test_a_token_that_starts_sessions_may_delegate_their_players(system: System) -> None:
+    scopes = ["token:write", "session:start"]
+    maker = await system.make_token(name="maker", scopes=scopes)
+    child = await system.make_token(maker, name="players", scopes=["session:players"])
+    assert_error(await system.join("p", session="none", token=child), 404)
+    other = await system.make_token(name="other", scopes=["token:write"])
+    refused = await _ask(system, {"name": "x", "scopes": ["session:players"]}, other)
+    assert_error(refused, 403, details="session:players")
+
+
 async def test_only_the_owner_can_read_files(system: System) -> None:
     state = system.folder / "state"
     assert state.stat().st_mode & 0o777 == 0o700
@@ -105,12 +120,12 @@ async def test_a_body_that_comes_after_the_end_of_its_token_is_401(
         await eventually_equals(lambda: system.rows(admitted, token_id(token)), [(1,)])
         (await system.call("DELETE", f"/operator/token/{token_id(token)}")).expect(200)
         wire.send(data[3:])
-        answer = await wire.answer() or pytest.fail("closed")
+        answer = await wire.read_answer()
     assert_documented(answer)
     assert answer.status == 401
-    for column in ("session.id", "application.name", "account.name"):
-        table = column.partition(".")[0]
-        assert await system.rows(f"SELECT 1 FROM {table} WHERE {column}='late'") == []
+    assert await system.rows("SELECT 1 FROM session WHERE id='late'") == []
+    assert await system.rows("SELECT 1 FROM application WHERE name='late'") == []
+    assert await system.rows("SELECT 1 FROM account WHERE name='late'") == []
 
 
 @contextmanager

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
+from controlplane.fleet.host.latency import MAX_MISSES
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
+from tests.support.controlplane.system import (
+    APPLICATION,
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
 from tests.support.hold import Hold
 
 PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
@@ -81,7 +88,7 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
     assert edited[0] == ["registry"]
 
 
-async def test_bad_edits_and_unknown_names_are_refused_and_change_nothing(system: Places) -> None:
+async def test_bad_edits_are_refused_and_change_nothing(system: Places) -> None:
     small = {"cpu": 0.5, "ram": 256}
     cases: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         # On the merged application: cores and memory are 1 and 256.
@@ -94,6 +101,9 @@ async def test_bad_edits_and_unknown_names_are_refused_and_change_nothing(system
     for changes, fields in cases:
         assert_error(await system.edit(**{"tagKeep": 9, **changes}), 422, *fields)
         assert await system.application() == APPLICATION
+
+
+async def test_unknown_names_in_an_edit_are_404_and_change_nothing(system: Places) -> None:
     for field, value, kind in (
         ("registry", "no", "registry"),
         ("nodePool", "no", "node pool"),
@@ -273,16 +283,26 @@ async def test_a_host_that_joins_later_catches_up(system: System) -> None:
 
 
 @pytest.mark.system(agents=2)
-async def test_hidden_tag_is_404_failing_registry_503_unresponsive_504(system: System) -> None:
+async def test_a_tag_that_the_registry_hides_is_404(system: System) -> None:
     await system.make_application(tag=None)
     system.registry.hides = True
     assert_error(await system.enable_tag(), 404)
-    system.registry.token_status = 500
-    await system.make_application(tag=None, name="other", repository="studio/other")
-    assert_error(await system.enable_tag(name="other"), 503)
-    system.registry.hides = False
+
+
+@pytest.mark.system(agents=2)
+async def test_a_tag_of_a_failing_registry_is_503(system: System) -> None:
+    await system.make_application(tag=None)
     system.registry.status = 500
     assert_error(await system.enable_tag(), 503)
+    system.registry.status = 200
+    system.registry.hides = True
+    system.registry.token_status = 500
+    assert_error(await system.enable_tag(), 503)
+
+
+@pytest.mark.system(agents=2)
+async def test_a_tag_of_an_unresponsive_registry_is_504(system: System) -> None:
+    await system.make_application(tag=None)
     system.registry.hangs = True
     assert_error(await system.enable_tag(), 504)
 
@@ -302,3 +322,29 @@ async def test_tags_and_locations_are_shown(system: System) -> None:
     for agent in system.agents:
         agent.change_host(free_sessions=0)
     await system.until("/available-location/game", lambda found: found == {"locations": []})
+
+
+async def addresses(system: System) -> Any:
+    """Return the addresses that players may ping, by region."""
+    found = (await system.read("/available-location/game"))["locations"]
+    return {location["id"]: location["ips"] for location in found}
+
+
+@pytest.mark.system(application={})
+async def test_addresses_that_do_not_answer_are_omitted_and_their_region_stays(
+    system: System,
+) -> None:
+    system.agent.host.latency_addresses[:] = ["192.0.2.1", "192.0.2.2"]
+    system.agent.change_host()
+    both = {"local": ["192.0.2.1", "192.0.2.2"]}
+    await eventually_equals(lambda: addresses(system), both)
+    for _ in range(MAX_MISSES):
+        system.link().latency.note("192.0.2.1", None)
+    assert await addresses(system) == {"local": ["192.0.2.2"]}
+    for _ in range(MAX_MISSES):
+        system.link().latency.note("192.0.2.2", None)
+    assert await addresses(system) == {"local": []}
+    shown = await system.read("/operator/agent/a0")
+    assert shown["unresponsiveAddresses"] == ["192.0.2.1", "192.0.2.2"]
+    assert shown["latency"] is None
+    assert (await system.start()).status == 201

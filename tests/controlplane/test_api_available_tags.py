@@ -1,6 +1,5 @@
 """GET …/tags/available: the registry's tags in pages, newest version first."""
 
-import itertools
 import json
 
 import pytest
@@ -24,7 +23,7 @@ async def _versions(system: System, query: str = "") -> list[str]:
     return [tag["version"] for tag in (await system.read(PATH + query))["tags"]]
 
 
-async def test_pages_within_bounds_go_through_all_tags_newest_first(system: System) -> None:
+async def test_pages_go_through_all_tags_newest_first(system: System) -> None:
     for number in range(45):
         system.registry.push("studio/game", f"v1.{number}")
     system.registry.push("studio/other", "v9")
@@ -37,8 +36,12 @@ async def test_pages_within_bounds_go_through_all_tags_newest_first(system: Syst
     assert await _versions(system, "?pageSize=1000") == newest_first
     # Everything was read once: 45 tags are seven of the registry's pages.
     assert system.registry.asked == ["/v2/studio/game/tags/list"] * 7
-    for field, value in itertools.product(("page", "pageSize"), (0, 1001)):
-        assert_error(await system.call("GET", f"{PATH}?{field}={value}"), 422, field)
+
+
+@pytest.mark.parametrize("field", ["page", "pageSize"])
+@pytest.mark.parametrize("value", [0, 1001])
+async def test_pages_out_of_bounds_are_refused(system: System, field: str, value: int) -> None:
+    assert_error(await system.call("GET", f"{PATH}?{field}={value}"), 422, field)
 
 
 @pytest.mark.usefixtures("nothing_is_kept")
@@ -61,29 +64,63 @@ async def test_invalid_tags_are_omitted(system: System) -> None:
     assert await _versions(system) == []
 
 
-async def test_an_invalid_list_is_a_failure_of_the_registry(system: System) -> None:
-    lists = ("", "[]", "{", "null", '{"tags": 1}', '{"tags": [1]}', '{"tags": {}}', "[" * 9999)
-    too_many = (",".join([part] * 200_002) for part in ("[]", "{}", "1", '""'))
-    large = (f'{{"tags": [], "manifests": [{parts}]}}' for parts in too_many)
-    for system.registry.list_body in (*lists, *large):
-        assert_error(await system.call("GET", PATH), 503)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{",
+        "null",
+        '{"tags": 1}',
+        '{"tags": [1]}',
+        '{"tags": {}}',
+        pytest.param("[" * 9999, id="too deep"),
+    ],
+)
+async def test_an_invalid_list_is_a_failure_of_the_registry(system: System, body: str) -> None:
+    system.registry.list_body = body
+    assert_error(await system.call("GET", PATH), 503)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", "1", '""'])
+async def test_a_list_with_very_many_values_is_not_read(system: System, part: str) -> None:
+    parts = ",".join([part] * 200_002)
+    system.registry.list_body = f'{{"tags": [], "manifests": [{parts}]}}'
+    assert_error(await system.call("GET", PATH), 503)
+
+
+async def test_an_invalid_link_is_a_failure_of_the_registry(system: System) -> None:
     system.registry.list_body = json.dumps({"tags": ["v1"]})
     system.registry.link = '<http://[bad/>; rel="next"'
     assert_error(await system.call("GET", PATH), 503)
 
 
-async def test_a_registry_that_fails_is_named_and_its_address_only_logged(
+@pytest.mark.parametrize(
+    ("status", "reported"),
+    [
+        (302, "302"),
+        (401, "credentials"),
+        (403, "403"),
+        (429, "429"),
+        (500, "500"),
+    ],
+)
+async def test_the_failure_of_a_registry_is_reported(
+    system: System, status: int, reported: str
+) -> None:
+    system.registry.status = status
+    assert_error(await system.call("GET", PATH), 503, details=reported)
+
+
+async def test_the_address_of_an_unreachable_registry_is_only_logged(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failures = {302: "302", 401: "credentials", 403: "403", 429: "429", 500: "500"}
-    for system.registry.status, text in failures.items():
-        assert_error(await system.call("GET", PATH), 503, details=text)
-    caplog.clear()
     await system.registry.stop()
     whole = "cannot ask registry 'local': it cannot be reached"
     assert_error(await system.call("GET", PATH), 503, whole=whole)
     (logged,) = [r for r in caplog.records if r.name == "controlplane.registries.client"]
     assert logged.levelname == "WARNING"
+    assert "registry=local" in logged.getMessage()
     assert system.registry.address.rpartition(":")[2] in logged.getMessage()
 
 
@@ -108,6 +145,11 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
         assert (await system.call("GET", PATH)).status == status
     monkeypatch.setattr("controlplane.registries.client.MAX_ANSWER_BYTES", 10)
     assert_error(await system.call("GET", PATH), 503)
+
+
+async def test_a_page_that_is_its_own_next_page_is_the_last(system: System) -> None:
+    system.registry.list_body = json.dumps({"tags": ["v1"]})
+    assert await _versions(system) == ["v1"]
 
 
 @pytest.mark.usefixtures("nothing_is_kept")

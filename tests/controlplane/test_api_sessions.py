@@ -153,11 +153,29 @@ async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str
     assert (await system.start(id="again")).status == 201
 
 
-async def test_what_no_host_would_start_is_420_or_422_at_once(system: System) -> None:
+@pytest.mark.parametrize(
+    ("pins", "field"),
+    [
+        ([{"container": 1, "host": 20000}], "ports[0].container"),
+        ([{"container": 7777, "host": 20000}] * 2, "ports[1].container"),
+    ],
+)
+async def test_a_pin_of_no_port_or_a_second_one_is_refused_by_its_place(
+    system: System, pins: list[dict[str, int]], field: str
+) -> None:
+    assert_error(await system.start(ports=pins), 422, field)
+    await system.nothing_is_left()
+
+
+async def test_an_image_that_cannot_run_is_420_without_a_retry(system: System) -> None:
     system.agent.before_start = refusing("IMAGE_CANNOT_RUN", "no such entrypoint")
     answer = assert_error(await system.start(), 420, details="no such entrypoint")
     assert "Retry-After" not in answer.headers
     assert len(system.agent.started) == 1
+    await system.nothing_is_left()
+
+
+async def test_a_variable_that_the_host_reserves_is_422(system: System) -> None:
     system.agent.before_start = refusing("INVALID_ARGUMENT", "GAMEYE_HOST is reserved")
     assert_error(await system.start(env={"GAMEYE_HOST": "x"}), 422, "body", details="GAMEYE_HOST")
     await system.nothing_is_left()

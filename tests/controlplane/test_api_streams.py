@@ -31,12 +31,15 @@ async def following(system: System, token: str = "") -> AsyncIterator[ClientResp
         yield response
 
 
-async def test_a_log_is_read_whole_or_followed_until_the_session_ends(system: System) -> None:
+async def test_a_log_is_read_whole(system: System) -> None:
     answer = await system.call("GET", "/logs?id=s")
     assert answer.status == 200
     assert answer.body == b"line 1\nline 2\n"
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_log_is_followed_until_the_session_ends(system: System) -> None:
     async with following(system) as response:
         system.agent.log_follow.set()
         assert await response.read() == b"line 2\n"
@@ -75,6 +78,11 @@ async def test_a_failure_in_the_middle_aborts_the_connection(system: System) -> 
         fail.set()
         with pytest.raises(ClientPayloadError):
             await response.read()
+
+
+async def test_an_artifact_is_named_by_an_absolute_path(system: System) -> None:
+    await system.call("DELETE", "/session/s")
+    assert_error(await system.call("GET", "/artifacts?session=s&path=data"), 422, "path")
 
 
 async def test_an_artifact_comes_after_the_end(system: System) -> None:
@@ -198,7 +206,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
     }
 
 
-async def test_unknown_values_of_a_report_are_null_and_an_invalid_one_503(system: System) -> None:
+async def test_unknown_values_of_a_report_are_null(system: System) -> None:
     system.agent.report = agent_pb2.GetReportResponse(
         report=agent_pb2.Report(
             format=1,
@@ -214,7 +222,12 @@ async def test_unknown_values_of_a_report_are_null_and_an_invalid_one_503(system
     assert [found[name] for name in names] == [None] * 5
     assert found["logTruncated"] is False
     assert found["logDamaged"] is False
-    system.agent.report.report.format = 0
+
+
+async def test_a_report_of_an_unknown_format_is_503(system: System) -> None:
+    system.agent.report = agent_pb2.GetReportResponse(
+        report=agent_pb2.Report(internal_id=await end(system), state=agent_pb2.STATE_EXITED)
+    )
     assert_error(await report(system), 503)
 
 

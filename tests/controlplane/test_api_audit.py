@@ -78,7 +78,7 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
     assert made.json["token"] not in str(await audit(system))
 
 
-async def test_players_are_not_audited_and_own_changes_have_no_address(system: System) -> None:
+async def test_joining_and_leaving_players_are_not_audited(system: System) -> None:
     await system.make_application()
     await system.start(id="s")
     before = await audit(system)
@@ -86,6 +86,11 @@ async def test_players_are_not_audited_and_own_changes_have_no_address(system: S
         for players in ("p", "pq"):
             assert (await change(*players, session="s")).status == 200
     assert await audit(system) == before
+
+
+async def test_changes_of_the_product_itself_have_no_address(system: System) -> None:
+    await system.make_application()
+    await system.start(id="s")
     system.agent.end(system.agent.live[0].internal_id)
     await system.becomes("s", "exited")
     (ended,) = await audit(system, "kind=session.ended")
@@ -137,7 +142,7 @@ async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(
     assert await audit(system) == before
 
 
-async def test_filters_and_pages_of_100_events_unless_more_are_requested(system: System) -> None:
+async def test_pages_are_filtered(system: System) -> None:
     probes = [
         ("probe.made", "alice", "one", "a"),
         ("probe.ended", "alice", "two", "a"),
@@ -163,8 +168,8 @@ async def test_filters_and_pages_of_100_events_unless_more_are_requested(system:
         while pages[-1]["before"] is not None:
             query = f"kind=probe&limit={limit}&before={pages[-1]['before']}"
             pages.append(await page(system, query))
-        assert [len(one["events"]) for one in pages] == sizes
-        assert [e["time"] for one in pages for e in one["events"]] == [4, 2, 1, 0]
+        assert [len(found["events"]) for found in pages] == sizes
+        assert [event["time"] for found in pages for event in found["events"]] == [4, 2, 1, 0]
     assert await page(system, "kind=none") == {"events": [], "before": None}
     everything = await audit(system, "limit=1000")
     sequences = [event["sequence"] for event in everything]
@@ -179,6 +184,9 @@ async def test_filters_and_pages_of_100_events_unless_more_are_requested(system:
         "object": "c",
         "data": {},
     }
+
+
+async def test_a_page_has_100_events_unless_more_are_requested(system: System) -> None:
     await write(system, *((n / 1000, "p.q", "", Actor("x"), "o") for n in range(1100)))
     assert len(await audit(system)) == 100
     assert len(await audit(system, "limit=1000")) == 1000
@@ -207,7 +215,7 @@ async def test_a_page_is_read_from_its_index_and_not_sorted(
 
 
 @pytest.mark.system(audit_retention_days=2)
-async def test_old_events_are_deleted_in_portions_despite_ones_ahead(system: System) -> None:
+async def test_old_events_are_deleted_in_portions(system: System) -> None:
     now = system.clock.time()
     await system.rows("DELETE FROM event")
     old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
@@ -215,6 +223,9 @@ async def test_old_events_are_deleted_in_portions_despite_ones_ahead(system: Sys
     assert await system.control_plane.store.run(remove_old, now - 2 * DAY) == PORTION
     await system.control_plane.upkeep.forget()
     assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
+
+
+async def test_events_dated_ahead_do_not_end_the_deletion_of_old_ones(system: System) -> None:
     await system.rows("DELETE FROM event")
     ahead = [(1e10, "ahead.x", "", Actor("x"), "o")] * PORTION
     old = [(0.001, "old.x", "", Actor("x"), "o")] * (PORTION + 3)

@@ -143,6 +143,15 @@ async def test_an_account_is_removed_with_its_objects_once_nothing_runs(system: 
     assert_error(await system.call("GET", "/session", token=child), 401)
 
 
+async def test_a_removed_account_revokes_only_its_valid_tokens(system: System) -> None:
+    (await ask(system, "POST", name="studio")).expect(201)
+    wanted = {"account": "studio", "name": "ended", "scopes": []}
+    ended = (await system.call("POST", "/operator/token", json=wanted)).expect(201).json["id"]
+    (await system.call("DELETE", f"/operator/token/{ended}")).expect(200)
+    assert (await ask(system, "DELETE", "studio")).status == 204
+    assert await system.events("account.removed", "data") == [('{"tokens": 1}',)]
+
+
 @pytest.mark.parametrize(
     ("transaction", "call", "status"),
     [

@@ -358,3 +358,15 @@ async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:
         assert (await system.ask("DELETE", f"/{gone.name}")).status == 204
         assert await system.status_of("x") == "dead"
         assert await system.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
+
+
+async def test_a_lost_agent_that_returns_is_lost_no_longer(tmp_path: Path) -> None:
+    system = Operated(tmp_path, **LOST)
+    system.agent.beat = 0.05
+    async with system:
+        await system.agent.stop()
+        await system.reaches("a0", "lost")
+        await system.agent.start()
+        await system.reaches("a0", "ready")
+        assert (await system.agents_by_name())["a0"]["lost"] is None
+        assert await system.rows("SELECT downtime_ms, lost_ms FROM agent") == [(0, None)]

@@ -150,20 +150,28 @@ async def test_a_pinned_port_is_placed_where_it_is_free(system: Explained) -> No
     assert await system.kinds() == {"a0": [], "a1": []}
 
 
-async def test_gpus_and_tls_ports_are_placed_where_there_are_some(system: Explained) -> None:
+async def test_tls_ports_are_placed_where_there_is_a_certificate(system: Explained) -> None:
     ports = [{"requested": 7778, "protocol": "tcp", "tls": True}]
-    await system.make_application(name="lab", limits=GPU, reservation=GPU, ports=ports)
-    missing = ["gpu", "tls_missing"]
-    assert await system.kinds(image="lab") == {"a0": missing, "a1": missing}
+    await system.make_application(name="web", ports=ports)
+    assert await system.kinds(image="web") == {"a0": ["tls_missing"], "a1": ["tls_missing"]}
+    assert_error(await system.start(image="web"), 420)
+    system.agents[1].change_host(tls=True)
+    await system.become({"a0": ["tls_missing"], "a1": []}, image="web")
+    assert (await system.start(image="web")).status == 201
+
+
+async def test_gpus_are_placed_where_there_are_some_and_not_twice(system: Explained) -> None:
+    await system.make_application(name="lab", limits=GPU, reservation=GPU)
+    assert await system.kinds(image="lab") == {"a0": ["gpu"], "a1": ["gpu"]}
     assert_error(await system.start(image="lab"), 420)
     system.agents[1].host.capacity.gpus = 1
-    system.agents[1].change_host(tls=True)
-    await system.become({"a0": missing, "a1": []}, image="lab")
+    system.agents[1].change_host()
+    await system.become({"a0": ["gpu"], "a1": []}, image="lab")
     assert (await system.start(image="lab")).status == 201
     assert system.agents[1].started[0].spec.reservation.gpus == 1
     system.agents[1].host.reserved.gpus = 1
     system.agents[1].change_host()
-    await system.become({"a0": missing, "a1": ["gpu"]}, image="lab")
+    await system.become({"a0": ["gpu"], "a1": ["gpu"]}, image="lab")
     assert_error(await system.start(image="lab"), 420)
 
 
@@ -197,21 +205,38 @@ async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explain
     assert answer["hosts"] == []
 
 
-async def test_unknown_names_are_404_as_for_starts_and_bad_queries_422(system: Explained) -> None:
-    for query, kind in (
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
         ({"account": "bob"}, "application"),
         ({"account": "unknown"}, "application"),
         ({"image": "none"}, "application"),
         ({"location": "elsewhere"}, "region"),
         ({"version": "v9"}, "tag"),
-    ):
-        assert assert_error(await system.ask(**query), 404).json["message"] == f"{kind} not found"
-    for field, value in (
+    ],
+)
+async def test_unknown_names_are_404_as_for_starts(
+    system: Explained, query: dict[str, str], kind: str
+) -> None:
+    answer = assert_error(await system.ask(**query), 404)
+    assert answer.json["message"] == f"{kind} not found"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
         ("image", ""),
-        *((f"ports{port}", "25000") for port in ("[1/udp]", "[7777/tcp]", "[7777]", "")),
-        *(("ports[7777/udp]", pin) for pin in ("0", "65536", "x")),
-    ):
-        assert_error(await system.ask(**{field: value}), 422, field)
+        ("ports[1/udp]", "25000"),
+        ("ports[7777/tcp]", "25000"),
+        ("ports[7777]", "25000"),
+        ("ports", "25000"),
+        ("ports[7777/udp]", "0"),
+        ("ports[7777/udp]", "65536"),
+        ("ports[7777/udp]", "x"),
+    ],
+)
+async def test_bad_queries_are_422(system: Explained, field: str, value: str) -> None:
+    assert_error(await system.ask(**{field: value}), 422, field)
 
 
 async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> None:

@@ -44,16 +44,22 @@ async def stop(system: System, account: str, name: str) -> Answer:
     return await system.call("DELETE", f"/operator/session/{account}/{quote(name, safe='')}")
 
 
-async def test_filters_and_entries_that_equal_those_of_the_accounts_list(system: System) -> None:
+async def test_an_entry_is_that_of_the_accounts_list_with_account_and_agent(
+    system: System,
+) -> None:
+    (await system.start(account="bob", id="b")).expect(201)
+    own = (await system.read("/session", account="bob"))["sessions"]
+    (entry,) = (await page(system, "account=bob"))["sessions"]
+    assert set(entry) == ENTRY
+    assert entry == own[0] | {"account": "bob", "agent": "a0", "ready": entry["ready"]}
+
+
+async def test_sessions_are_filtered(system: System) -> None:
     for number, account in enumerate(("alice", "bob", "alice")):
         (await system.start(account=account, id=str(number))).expect(201)
     assert await ids(system) == ["2", "1", "0"]
     assert await ids(system, "account=alice") == ["2", "0"]
     assert await ids(system, "account=unknown") == []
-    own = (await system.read("/session", account="bob"))["sessions"]
-    (entry,) = (await page(system, "account=bob"))["sessions"]
-    assert set(entry) == ENTRY
-    assert entry == own[0] | {"account": "bob", "agent": "a0", "ready": entry["ready"]}
     assert await ids(system, "agent=a0&location=local&image=game") == ["2", "1", "0"]
     for query in ("agent=a1", "location=elsewhere", "image=other"):
         assert await ids(system, query) == []

@@ -144,6 +144,13 @@ async def test_refusals_make_no_token(system: System) -> None:
     await made(system, **body | {"account": "bob"})
 
 
+async def test_a_body_has_at_most_64_kib(system: System) -> None:
+    body = json.dumps({"account": "alice", "name": "x", "scopes": []}).encode()
+    large = body + b" " * (64 * 1024 + 1 - len(body))
+    assert_error(await system.call("POST", "/operator/token", data=large), 413)
+    (await system.call("POST", "/operator/token", data=large[:-1])).expect(201)
+
+
 async def test_revocation_ends_children_at_once_and_is_idempotent(system: System) -> None:
     root = await made(system, account="alice", name="root", scopes=["token:write", "session:read"])
     child = await system.make_token(root, name="child", scopes=["token:write", "session:read"])
@@ -151,12 +158,10 @@ async def test_revocation_ends_children_at_once_and_is_idempotent(system: System
     other = await made(system, account="alice", name="other", scopes=["session:read"])
     first = await revoke(system, child)
     assert set(first.json["revoked"]) == {token_id(child), token_id(grandchild)}
-    assert [await works(system, t) for t in (root, child, grandchild, other)] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    assert await works(system, root)
+    assert not await works(system, child)
+    assert not await works(system, grandchild)
+    assert await works(system, other)
     again = await revoke(system, child)
     assert again.status == 200
     assert again.json == {"revoked": []}
@@ -214,7 +219,7 @@ def count(system: System) -> int:
     return system.control_plane.services.streams.count
 
 
-async def test_a_stream_ends_with_its_token_or_its_account(playing: System) -> None:
+async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
     scopes = ["token:write", "logs:read"]
     parent = await made(playing, account="alice", name="parent", scopes=scopes)
     child = await playing.make_token(parent, name="child", scopes=["logs:read"])
@@ -232,7 +237,9 @@ async def test_a_stream_ends_with_its_token_or_its_account(playing: System) -> N
         assert count(playing) == 1
         playing.agent.log_follow.set()
         assert await of_other.read() == b""
-    playing.agent.log_follow.clear()
+
+
+async def test_a_stream_ends_when_its_account_is_removed(playing: System) -> None:
     async with following(playing) as response:
         await playing.call("DELETE", "/session/s")
         assert (await playing.call("DELETE", "/operator/account/alice")).status == 204

@@ -189,7 +189,7 @@ async def test_only_pools_that_were_changed_are_read_again(system: System, store
         return {each.pool.location: each for each in await wanted_pools(store, known)}
 
     def by_id(found: dict[str, WantedPool]) -> dict[str, WantedPool]:
-        return {each.pool.id: each for each in found.values()}
+        return {wanted.pool.id: wanted for wanted in found.values()}
 
     def note(sql: str) -> None:
         if " env," in sql:

@@ -1,9 +1,12 @@
 """Responses and leftovers while agents, callers and the control plane fail."""
 
+import asyncio
+
 import pytest
 
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.transactions import opened
 
 PINS = [{"container": 7777, "host": 20500}]
 
@@ -55,48 +58,58 @@ async def test_reports_do_not_change_a_start_in_progress(system: System) -> None
     assert await system.rows("SELECT state, confirmed FROM session") == [("running", 1)]
 
 
-async def test_neither_restart_nor_unreconciled_snapshot_ends_a_session(system: System) -> None:
+async def test_a_restart_of_its_agent_ends_no_session(system: System) -> None:
     await system.start(id="s")
-    (internal_id,) = system.agent.sessions
     await system.agent.restart()
     link = system.link()
     await eventually(lambda: link.incarnation == system.agent.incarnation)
     assert await system.status_of("s") == "running"
     assert link.in_flight == 0
     assert (await system.start()).status == 201
+
+
+async def test_a_snapshot_that_is_not_reconciled_ends_no_session(system: System) -> None:
+    await system.start(id="s")
+    (internal_id,) = system.agent.sessions
     session = system.agent.sessions.pop(internal_id)
     system.agent.reconciled = False
     system.agent.send_snapshot()
     system.agent.change_host(free_sessions=7)
-    await system.has_reported("a0", free_sessions=6)
+    await system.has_reported("a0", free_sessions=7)
     assert await system.status_of("s") == "running"
     system.agent.sessions[internal_id] = session
 
 
-async def test_a_session_that_vanished_is_dead_and_returns_its_ports(system: System) -> None:
-    """Also one that only a stop misses, and one that is stored as ended."""
-
-    def vanish() -> None:
-        system.agent.lose(next(iter(system.agent.sessions)))
-
+async def start_and_lose(system: System) -> None:
+    """Start a session `s` with a pinned port, and let it vanish from its host."""
     assert await can_start(system, "s")
     assert_error(await system.start(ports=PINS), 420)
-    vanish()
+    await eventually(lambda: system.link().sequence == system.agent.sequence)
+    system.agent.lose(next(iter(system.agent.sessions)))
+
+
+async def test_a_session_that_vanished_is_dead_and_returns_its_ports(system: System) -> None:
+    await start_and_lose(system)
     system.agent.send_snapshot()
     await system.becomes("s", "dead")
     assert await system.rows("SELECT end_reason FROM session") == [("engine_error",)]
     await system.nothing_is_left()
     await eventually(lambda: can_start(system, "next"))
 
-    await eventually(lambda: system.link().sequence == system.agent.sequence)
-    vanish()
-    assert (await system.call("DELETE", "/session/next")).status == 204
-    assert await can_start(system, "third")
 
+async def test_a_session_that_a_stop_does_not_find_returns_its_ports(system: System) -> None:
+    await start_and_lose(system)
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    assert await can_start(system, "next")
+
+
+async def test_a_vanished_session_that_is_stored_as_ended_returns_its_ports(
+    system: System,
+) -> None:
+    await start_and_lose(system)
     await system.rows("UPDATE session SET state='exited', ended_ms=1")
-    vanish()
     system.agent.send_snapshot()
-    await eventually(lambda: can_start(system, "last"))
+    await eventually(lambda: can_start(system, "next"))
 
 
 async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(system: System) -> None:
@@ -111,3 +124,33 @@ async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(syste
     await system.agent.restart()
     await system.becomes("s", "exited")
     assert len(system.agent.stopped) == 1
+
+
+async def test_a_drained_host_is_lack_of_capacity_and_not_of_the_tag(system: System) -> None:
+    system.agent.change_host(draining=True)
+    await eventually(lambda: system.control_plane.fleet.is_draining("a0"))
+    answer = assert_error(await system.start(), 420)
+    assert "Retry-After" in answer.headers
+    await system.nothing_is_left()
+
+
+async def test_an_id_without_an_attempt_is_freed_by_a_restart(system: System) -> None:
+    assert (await system.start(id="s")).status == 201
+    (internal_id,) = system.agent.sessions
+    await system.stop_serving()
+    # As if the process had died after it reserved the id, and before it chose a host.
+    unattempted = "UPDATE session SET state='created', confirmed=0, agent=NULL, internal_id=NULL"
+    async with opened(system.config.database) as store:
+        await store.run(lambda db: db.execute(unattempted))
+    system.agent.lose(internal_id)
+    await system.serve()
+    assert await system.rows("SELECT 1 FROM session") == []
+    assert (await system.start(id="s")).status == 201
+
+
+async def test_a_caller_that_disconnects_does_not_cancel_its_start(system: System) -> None:
+    start, gate = await system.held_start(id="s")
+    start.cancel()
+    await asyncio.wait({start})
+    gate.set()
+    await system.becomes("s", "running")

@@ -1,4 +1,4 @@
-"""F44: five hundred concurrent starts through both programs, with an engine in memory."""
+"""Very many concurrent starts; F44 takes them through both programs, with an engine in memory."""
 
 import asyncio
 from collections import Counter
@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain.placement import has_room
 from tests.faults.plugin import Figure
 from tests.flow.whole import Whole
-from tests.support.controlplane.system import assert_error, eventually
+from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.hold import Hold
 
 CALLERS = 500
 BURST = 50
-QUEUE = 50
-"""Fewer than the connections of a client."""
+QUEUE = 50  # Fewer than the connections of a client
 # Longer than any machine takes to refuse all others, during which the first start is held.
 PATIENT = {"start_timeout": 60.0}
 UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6, **PATIENT}
@@ -63,3 +64,30 @@ async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
         assert max(Counter(ports).values()) <= 2  # tcp and udp are separate spaces
         stops = await asyncio.gather(*(whole.call("DELETE", f"/session/{s}") for s in started))
         assert {stop.status for stop in stops} == {204}
+
+
+async def test_identical_starts_that_wait_are_compared_with_a_host_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each report of a host would block the event loop for longer, the more wait."""
+    compared = []
+
+    def counted(*arguments: Any) -> bool:
+        compared.append(arguments)
+        return has_room(*arguments)
+
+    async with System(tmp_path, **UNLIMITED) as system:
+        await system.make_application(reservation={"cpu": 0.1, "ram": 1})
+        system.agent.change_host(start_slots=0)
+        await system.has_reported(system.agent.name, start_slots=0)
+        starts = [asyncio.create_task(system.start(), name="start") for _ in range(QUEUE)]
+        queue = system.control_plane.starts.queue
+        await eventually(lambda: sum(queue.waiting().values()) == QUEUE)
+        begun = system.agent.before_start = Hold()
+        monkeypatch.setattr("controlplane.fleet.fleet.has_room", counted)
+        system.agent.change_host(start_slots=1)
+        await begun.reached.wait()
+        assert 1 <= len(compared) < QUEUE / 2  # one for the report, others for periodic checks
+        begun.set()
+        answers = await asyncio.gather(*starts)
+        assert {answer.status for answer in answers} == {201}

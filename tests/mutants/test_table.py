@@ -54,6 +54,7 @@ def test_reports_the_tests_that_pass_in_spite_of_a_mutation(tree: Path) -> None:
         replace(FOUND, new="max(("),
         replace(FOUND, file="most.py"),
         replace(FOUND, tests=()),
+        replace(FOUND, tests=("test_most.py::test_finds_it",)),
         replace(FOUND, tests=("test_least.py::test_of_old",)),
         replace(FOUND, tests=("test_least.py::TestMore::test_finds_it",)),
         replace(FOUND, tests=("test_least.py",)),

@@ -75,7 +75,7 @@ async def test_a_host_enrols_with_a_token_file(system: Enrolling, machine: Machi
     assert (machine.state / FILE).stat().st_mode & 0o777 == 0o600
 
 
-async def test_failed_or_impossible_enrolment_prints_its_cause(
+async def test_failed_enrolment_prints_its_cause_and_leaves_the_token_valid(
     system: Enrolling, machine: Machine
 ) -> None:
     url = system.control_plane.enrol_url
@@ -95,14 +95,27 @@ async def test_failed_or_impossible_enrolment_prints_its_cause(
     ):
         await machine.refused(reason, asked, shown, *options)
     assert (await machine.enrol(url, token)).exit_code == 0
-    await machine.identity()
+
+
+async def test_used_token_is_refused(system: Enrolling, machine: Machine) -> None:
+    url = system.control_plane.enrol_url
+    token = await system.token()
+    assert (await machine.enrol(url, token)).exit_code == 0
     (machine.state / FILE).unlink()
     await machine.refused("401 bearer token incorrect: it was used", url, token)
-    result = await machine.enrol(url, "", "--token-file", "/nowhere")
+
+
+async def test_missing_token_file_is_reported(machine: Machine) -> None:
+    result = await machine.enrol("https://127.0.0.1:1", "", "--token-file", "/nowhere")
     assert result.exit_code == 2
     assert "'/nowhere': No such file or directory" in result.stderr
+
+
+async def test_host_that_could_not_be_called_is_not_enrolled(
+    system: Enrolling, machine: Machine
+) -> None:
     machine.config.write_text('public_address = "192.0.2.7"\n')
-    result = await machine.enrol(url, await system.token())
+    result = await machine.enrol(system.control_plane.enrol_url, await system.token())
     assert result.exit_code == EXIT_CONFIG
     assert "rpc_listen must be set" in result.stderr
 

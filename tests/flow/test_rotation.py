@@ -103,7 +103,6 @@ async def test_hosts_move_under_load_and_nothing_is_interrupted(
 
 
 async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> None:
-    """Unless its certificate has expired meanwhile."""
     await system.joined("host-1")
     away = await system.joined("host-2")
     await away.stop()
@@ -113,15 +112,22 @@ async def test_a_host_that_was_away_moves_when_it_is_back(system: Rotating) -> N
     left = {"agent": "host-2", "authority": first["fingerprint"], "why": why}
     await system.until("/operator/authority", lambda shown: shown["waiting"] == [left])
     assert_error(await system.operate("POST", "/authority/finish", json={}), 409, details="host-2")
-    link = system.link("host-2")
-    row = link.row
-    link.row = replace(row, certificate_expire=1)
-    [left] = (await system.status())["waiting"]
-    assert left["why"] == "its certificate has expired: enrol it again"
-    link.row = row
     await away.start()
     await system.all_move()
     assert (await system.finish())["former"] is None
+
+
+async def test_host_that_was_away_until_its_certificate_expired_must_enrol_again(
+    system: Rotating,
+) -> None:
+    host = await system.joined("host-1")
+    await host.stop()
+    system.control_plane.fleet.unreachable_after = 0.5
+    await system.rotate()
+    link = system.link("host-1")
+    link.row = replace(link.row, certificate_expire=1)
+    [left] = (await system.status())["waiting"]
+    assert left["why"] == "its certificate has expired: enrol it again"
 
 
 async def test_rotation_under_way_continues_when_it_is_ordered_again(system: Rotating) -> None:

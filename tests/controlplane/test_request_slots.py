@@ -57,8 +57,8 @@ async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asynci
         await eventually_equals(lambda: system.rows("SELECT count(*) FROM player"), [(count,)])
         yield joins
     finally:
-        for each in joins:
-            each.cancel()
+        for join in joins:
+            join.cancel()
         await asyncio.gather(*joins, return_exceptions=True)
 
 
@@ -129,11 +129,11 @@ async def test_a_call_that_waits_for_others_holds_no_slot(
         try:
             await eventually(lambda: hold.reached.is_set() or len(system.registry.asked) > before)
             assert (await system.call("GET", "/session/m")).status == 200
-            assert not any(each.done() for each in calls)
+            assert not any(task.done() for task in calls)
         finally:
             hold.set()
-            for each in calls:
-                each.cancel()
+            for task in calls:
+                task.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -148,7 +148,7 @@ async def test_a_body_that_is_on_its_way_takes_no_slot(tmp_path: Path) -> None:
             await wire.reader.readline()
             assert (await system.join("soon")).status == 200
             wire.send(body)
-            answer = await wire.answer() or pytest.fail("closed")
+            answer = await wire.read_answer()
         assert answer.json["players"] == ["soon", "late"]
 
 
@@ -172,7 +172,13 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
                 assert (await system.call("GET", "/application")).status == 200
 
 
-@pytest.mark.parametrize("headers", [{}, {"X-Forwarded-For": "1.1.1.1"}])  # without and with tasks
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},  # answered without tasks
+        {"X-Forwarded-For": "1.1.1.1"},  # and with them
+    ],
+)
 async def test_requests_queue_at_the_database_as_their_accounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
@@ -275,7 +281,7 @@ async def test_fewer_are_worked_on_while_others_call() -> None:
     waiting = [asyncio.create_task(slots.take("alice")) for _ in range(2)]
     for slot in alice:
         await asyncio.sleep(0)
-        assert not any(each.done() for each in waiting)
+        assert not any(task.done() for task in waiting)
         slot.release()
     first = await waiting[0]
     await asyncio.sleep(0)

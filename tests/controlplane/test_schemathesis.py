@@ -66,7 +66,9 @@ async def test_api_is_as_its_document_says(tmp_path: Path, served: Served, calle
     if int(COUNT) < 200:  # too few to reach everything
         return
     mine = [
-        one for one in routes.ROUTES if (caller == "operator") == bool(OPERATORS.match(one.path))
+        route
+        for route in routes.ROUTES
+        if (caller == "operator") == bool(OPERATORS.match(route.path))
     ]
     for route in mine:
         succeeded = served[route.method, route.path, route.handler.status] > 0

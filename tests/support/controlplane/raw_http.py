@@ -61,6 +61,12 @@ class Wire:
             answer.interim = interim
         return answer
 
+    async def read_answer(self) -> RawAnswer:
+        """Read one answer; AssertionError if the connection ends before it."""
+        answer = await self.answer()
+        assert answer is not None, "the connection was closed without an answer"
+        return answer
+
     async def ends(self) -> bytes:
         """Wait until the server closes; return the remaining data."""
         async with asyncio.timeout(PATIENCE):

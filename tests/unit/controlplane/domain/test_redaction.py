@@ -38,19 +38,24 @@ def test_the_secret_of_a_token_is_redacted_and_its_id_kept(text: str) -> None:
         assert REDACTED in found
 
 
-def test_other_text_is_not_redacted() -> None:
-    texts = [
+@pytest.mark.parametrize(
+    "text",
+    [
         "bearer token incorrect",
         "insufficient_scope: authorization failed; authorization of basic things",
         f"sha256:{SECRET[:64]}",
         "ty_of_match",
         f"ty_{ID}",
-    ]
-    assert [redact(text) for text in texts] == texts
+    ],
+    ids=["bearer", "authorization", "digest", "name", "id"],
+)
+def test_other_text_is_not_redacted(text: str) -> None:
+    assert redact(text) == text
 
 
-def test_a_secret_is_redacted_however_it_is_quoted() -> None:
-    texts = [
+@pytest.mark.parametrize(
+    ("secret", "text", "redacted"),
+    [
         ("abcdefghijkl", "b'x abcdefghij", "b'x [redacted]"),  # truncated as by aiohttp
         ("abcdefghijkl", "abcdefghijkl abcdefghijkl.", "[redacted] [redacted]"),
         ("a(b", "x a(b x", "x [redacted] x"),
@@ -61,5 +66,7 @@ def test_a_secret_is_redacted_however_it_is_quoted() -> None:
         ("wörd of mine", r"b'w\xc3\xb6rd of mine", "b'[redacted]"),
         ("pass/word?", "/x?y=pass%2Fword%3F&z x", "/x?y=[redacted] x"),
         ("", "x", "x"),
-    ]
-    assert [(*each, cut_out(*each)) for *each, _ in texts] == texts
+    ],
+)
+def test_a_secret_is_redacted_however_it_is_quoted(secret: str, text: str, redacted: str) -> None:
+    assert cut_out(secret, text) == redacted

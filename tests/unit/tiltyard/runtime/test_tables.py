@@ -1,16 +1,21 @@
+import pytest
+
 from tiltyard.runtime.tables import cores, sheet, size, table
 
 
-def test_formats_sizes_with_a_fitting_unit() -> None:
-    sizes = [
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
         (0, "0 B"),
         (1023, "1023 B"),
         (1024, "1 KiB"),
         (1536, "1.5 KiB"),
         (2**30, "1 GiB"),
         (5000 * 2**30, "5000 GiB"),
-    ]
-    assert [(count, size(count)) for count, _ in sizes] == sizes
+    ],
+)
+def test_formats_sizes_with_a_fitting_unit(count: int, shown: str) -> None:
+    assert size(count) == shown
 
 
 def test_formats_cores_with_four_digits() -> None:

@@ -61,7 +61,9 @@ def test_removes_one_line_break_from_a_password(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
+        (b"\n", "must be 1 to 4096"),
         (b"a\n\n", "must be 1 to 4096"),
+        (b"a\0b", "must be 1 to 4096"),
         (b"x" * 4097, "must be 1 to 4096"),
         (b"\xff", "not UTF-8"),
     ],
@@ -71,13 +73,38 @@ def test_rejects_an_unsendable_password(settings: Settings, content: bytes, prob
     assert problem in settings.refused(settings.login)
 
 
-def test_password_file_must_be_private_and_regular(settings: Settings) -> None:
-    settings.password.chmod(0o640)
-    assert "is accessible to other users" in settings.refused(settings.login)
+@pytest.mark.parametrize("mode", [0o640, 0o602], ids=oct)
+def test_password_file_must_be_private(settings: Settings, mode: int) -> None:
+    settings.password.chmod(mode)
+    refusal = settings.refused(settings.login)
+    assert refusal.startswith("password_file: ")
+    assert "is accessible to other users" in refusal
+    assert refusal.endswith(f"chmod 600 {settings.password}`")
+
+
+def test_password_file_may_be_read_only(settings: Settings) -> None:
+    settings.password.chmod(0o400)
+    assert settings.load(settings.login).registries[0].password == PASSWORD
+
+
+def test_missing_password_file_is_refused(settings: Settings) -> None:
     settings.password.unlink()
     assert settings.refused(settings.login).startswith("password_file: cannot read ")
+
+
+def test_password_file_must_be_regular(settings: Settings) -> None:
+    settings.password.unlink()
     os.mkfifo(settings.password, 0o600)  # a blocking open would wait for a writer
     assert f"{settings.password} is not a file" in settings.refused(settings.login)
+    settings.password.unlink()
+    settings.password.mkdir(mode=0o700)
+    assert settings.refused(settings.login).startswith("password_file: ")
+
+
+def test_keeps_comments_beside_certificates(settings: Settings) -> None:
+    settings.ca.write_text(f"# ours\n{AUTHORITY}\n# another\n{AUTHORITY}")
+    [registry] = settings.load(f'ca_file = "{settings.ca}"').registries
+    assert registry.ca == settings.ca.read_text()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +141,8 @@ def test_rejects_an_invalid_login(settings: Settings, keys: str, key: str) -> No
     assert settings.refused(keys).startswith(key)
 
 
-def test_docker_hub_name_is_accepted_only_as_an_alias(settings: Settings) -> None:
-    refusal = settings.refused("", "Docker.IO")
+@pytest.mark.parametrize("name", ["index.docker.io", "Docker.IO"])
+def test_docker_hub_name_is_accepted_only_as_an_alias(settings: Settings, name: str) -> None:
+    refusal = settings.refused("", name)
     assert refusal.startswith("address: must be registry-1.docker.io, with the aliases")
-    assert settings.load('aliases = ["Docker.IO"]').registries[0].aliases == ("Docker.IO",)
+    assert settings.load(f'aliases = ["{name}"]').registries[0].aliases == (name,)

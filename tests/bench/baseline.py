@@ -125,7 +125,10 @@ async def _serve_callee(folder: Path) -> None:
 
 async def main(folder: str, part: str) -> None:
     """Serve until SIGTERM."""
-    await (_serve_callee(Path(folder)) if part == "callee" else _serve(Path(folder), int(part)))
+    if part == "callee":
+        await _serve_callee(Path(folder))
+    else:
+        await _serve(Path(folder), int(part))
 
 
 if __name__ == "__main__":

@@ -116,9 +116,9 @@ async def test_f50_a_broken_stream_fails_what_waits_and_is_opened_again(
         await asyncio.sleep(0)
     unsent = claiming(client, "unsent")
     host.go_on.set()
-    for each in (*lost, unsent):
+    for claim in (*lost, unsent):
         with pytest.raises(AgentUnavailableError):
-            await each
+            await claim
     assert await claiming(client, "again") == "again"
     assert host.streams == 2
 

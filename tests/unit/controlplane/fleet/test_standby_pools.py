@@ -91,7 +91,27 @@ async def test_other_tasks_run_between_two_pools() -> None:
 
     async with running(run()):
         fleet = await one_round([a_wanted_pool() for _ in range(50)])
-    assert fleet.planned == 50 <= runs
+    assert fleet.planned == 50
+    assert runs >= 50
+
+
+async def test_other_pools_are_planned_after_an_unexpected_error_of_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hosts_of = EmptyFleet.hosts_of
+
+    def failing(self: EmptyFleet, *place: str) -> list[Any]:
+        hosts_of(self, *place)
+        if self.planned == 2:
+            raise RuntimeError("as scripted")
+        return []
+
+    monkeypatch.setattr(EmptyFleet, "hosts_of", failing)
+    pools = [a_wanted_pool() for _ in range(3)]
+    fleet = await one_round(pools)
+    assert fleet.planned == 3
+    expected = f"cannot plan a warm pool: internal error pool={pools[1].pool.id}"
+    assert caplog.messages == [expected]
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,10 @@ async def test_hanging_lookups_do_not_delay_another_name(monkeypatch: pytest.Mon
         asyncio.create_task(look_ups.addresses(f"{number}.example")) for number in range(40)
     ]
     await asyncio.sleep(0)
-    good = await look_ups.addresses("good.example")
-    answered.set()
+    try:
+        good = await look_ups.addresses("good.example")
+    finally:
+        answered.set()
     await asyncio.gather(*hanging)
     look_ups.close()
     assert good == [(socket.AF_INET, socket.IPPROTO_TCP, "192.0.2.1")]

@@ -352,7 +352,14 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
 # -- failure reports -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begin", [b"", b"x" * 60], ids=["whole", "truncated"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"",
+        b"x" * 60,
+    ],
+    ids=["whole", "truncated"],
+)
 async def test_credentials_that_a_registry_sends_back_are_redacted(
     http: RegistryHttp, stack: AsyncExitStack, begin: bytes
 ) -> None:
@@ -389,7 +396,13 @@ def test_representation_of_an_endpoint_has_no_password() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"SSH-2.0 banner\r\n", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbanner"]
+    "answer",
+    [
+        b"SSH-2.0 banner\r\n",
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbanner",
+    ],
+    ids=["not HTTP", "nothing", "cut"],
 )
 async def test_only_the_log_contains_details_of_a_failure(
     http: RegistryHttp, stack: AsyncExitStack, answer: bytes

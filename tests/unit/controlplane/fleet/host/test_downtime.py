@@ -56,7 +56,13 @@ async def test_host_is_served_when_its_report_cannot_be_stored() -> None:
     assert host.store.asked == ["report", "report"]
 
 
-@pytest.mark.parametrize("known", [{"downtime": 60}, {"downtime": 60, "lost": 1}])
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"downtime": 60},
+        {"downtime": 60, "lost": 1},
+    ],
+)
 async def test_host_is_served_once_its_downtimes_end_is_stored(known: dict[str, int]) -> None:
     """Otherwise a crash might add its next downtime to that one."""
     host = Listening(**known)

@@ -108,7 +108,7 @@ class Queues(RuleBasedStateMachine):
 
     @invariant()
     def live_ones_are_counted(self) -> None:
-        for agent in "ab":
+        for agent in ("a", "b"):
             mine = sum(owner == agent for owner in self.live.values())
             being_claimed = sum(owner == agent for owner in self.taken.values())
             assert self.standbys.live_on(POOL, agent) == mine + being_claimed

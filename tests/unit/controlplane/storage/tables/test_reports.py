@@ -33,25 +33,14 @@ def ended(session: HostSession, end_time: float | None) -> HostSession:
     return replace(session, state=State.EXITED, end_reason=EndReason.EXITED, end_time=end_time)
 
 
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        (attempt("b", 2), attempt("a", 3)),
-        (attempt("a", 3), attempt("b", 3)),
-    ],
-    ids=["later", "higher id"],
-)
-@pytest.mark.parametrize("newer_first", [True, False])
-async def test_later_start_wins_between_sessions_with_one_id(
-    store: Store, older: HostSession, newer: HostSession, newer_first: bool
-) -> None:
-    for agent, session in (("g", newer), ("h", older)) if newer_first else (("h", older),):
-        found = await report(store, agent, session)
-    if newer_first:
-        assert found.verdicts == {older.internal_id: Verdict.STOP}
-    else:
-        found = await report(store, "g", newer)
-        assert found.superseded == [Superseded("h", older.internal_id)]
+EARLIER_AND_LATER = [
+    (attempt("b", 2), attempt("a", 3)),
+    (attempt("a", 3), attempt("b", 3)),
+]
+
+
+async def assert_later_one_is_kept(store: Store, older: HostSession, newer: HostSession) -> None:
+    """Check the rows: the older session is on host h, the newer one on host g."""
     assert await rows(store, LIVE) == [("g", newer.internal_id)]
     owed = "SELECT agent, internal_id FROM unanswered WHERE stopped_ms IS NULL"
     assert await rows(store, owed) == [("h", older.internal_id)]
@@ -59,6 +48,26 @@ async def test_later_start_wins_between_sessions_with_one_id(
     stopped = {"agent": "h", "internal_id": older.internal_id}
     kept = {"agent": "g", "internal_id": newer.internal_id}
     assert json.loads(data) == {"stopped": stopped, "kept": kept}
+
+
+@pytest.mark.parametrize(("older", "newer"), EARLIER_AND_LATER, ids=["later", "higher id"])
+async def test_later_start_supersedes_a_session_with_its_id(
+    store: Store, older: HostSession, newer: HostSession
+) -> None:
+    await report(store, "h", older)
+    found = await report(store, "g", newer)
+    assert found.superseded == [Superseded("h", older.internal_id)]
+    await assert_later_one_is_kept(store, older, newer)
+
+
+@pytest.mark.parametrize(("older", "newer"), EARLIER_AND_LATER, ids=["later", "higher id"])
+async def test_earlier_start_is_stopped_if_a_session_has_its_id(
+    store: Store, older: HostSession, newer: HostSession
+) -> None:
+    await report(store, "g", newer)
+    found = await report(store, "h", older)
+    assert found.verdicts == {older.internal_id: Verdict.STOP}
+    await assert_later_one_is_kept(store, older, newer)
 
 
 async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
@@ -103,8 +112,22 @@ async def test_too_old_session_is_not_adopted(store: Store, session: HostSession
     assert await rows(store, "SELECT 1 FROM session") == []
 
 
-@pytest.mark.parametrize("end_time", [None, 0.001, 10**9])
-@pytest.mark.parametrize("create_time", [2, 99.5, 10**9])
+@pytest.mark.parametrize(
+    "end_time",
+    [
+        None,
+        0.001,
+        10**9,
+    ],
+)
+@pytest.mark.parametrize(
+    "create_time",
+    [
+        2,
+        99.5,
+        10**9,
+    ],
+)
 async def test_clock_of_a_host_does_not_decide_end_times(
     store: Store, create_time: float, end_time: float | None
 ) -> None:
@@ -165,7 +188,14 @@ async def test_only_a_report_that_differs_is_written(store: Store, change: dict[
     assert env == json.dumps(dict(change.get("injected_env", {})), sort_keys=True)
 
 
-@pytest.mark.parametrize("change", [None, {"detail": "lost"}, {"exit_code": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        None,
+        {"detail": "lost"},
+        {"exit_code": 1},
+    ],
+)
 async def test_only_changes_cost_queries(store: Store, change: dict[str, Any] | None) -> None:
     sessions = [
         attempt(f"i-{number}", 1, identity=replace(X.identity, session_id=f"s-{number}"))

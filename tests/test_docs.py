@@ -47,3 +47,8 @@ def test_a_procedure_is_typed_as_the_page_has_it(heading: str) -> None:
     """The test has its lines from the page, and types all of them, or it fails."""
     text = (ROOT / TYPED[heading]).read_text("utf-8")
     assert f'procedure("{heading}")' in text or f'commands("{heading}")' in text
+
+
+@pytest.mark.parametrize("test", sorted({*TYPED.values(), *CHECKED.values()}))
+def test_named_test_exists(test: str) -> None:
+    assert (ROOT / test).is_file()

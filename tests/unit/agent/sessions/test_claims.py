@@ -15,7 +15,15 @@ from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
 from agent.state.record import CLAIMS, Records
 from tests.support.agent.hosts import Agent, Host
-from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready, session_json
+from tests.support.agent.pools import (
+    a_claim,
+    a_pool,
+    kept_full,
+    ordered,
+    ready,
+    session_json,
+    standbys,
+)
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.hold import held_before
@@ -111,12 +119,13 @@ async def test_one_of_fifty_concurrent_claims_succeeds(agent: Agent) -> None:
     standby = await a_standby(agent)
     claims = [claiming(agent, standby, a_claim(f"m{number}")) for number in range(50)]
     answers = await asyncio.gather(*claims, return_exceptions=True)
-    [won] = [each for each in answers if isinstance(each, Session)]
-    refused = [each for each in answers if isinstance(each, errors.StandbyNotClaimableError)]
+    [won] = [answer for answer in answers if isinstance(answer, Session)]
+    refused = [answer for answer in answers if isinstance(answer, errors.StandbyNotClaimableError)]
     assert len(refused) == 49
     found = agent.now(standby.internal_id)
     recorded = agent.recorded(found.internal_id)
-    assert found.spec.identity == recorded.spec.identity == won.spec.identity
+    assert found.spec.identity == won.spec.identity
+    assert recorded.spec.identity == won.spec.identity
     assert session_json(agent, found)["id"] == won.spec.identity.session_id
 
 
@@ -124,6 +133,40 @@ async def test_rejects_claim_of_a_session_that_was_never_a_standby(agent: Agent)
     session = await agent.sessions.start(an_id(), a_spec())
     with pytest.raises(errors.StandbyNotClaimableError, match="it is not a standby"):
         await agent.warm_pools.claim(session.internal_id, a_claim())
+
+
+async def test_rejects_claim_of_an_unknown_standby(agent: Agent) -> None:
+    with pytest.raises(errors.StandbyNotClaimableError) as refused:
+        await agent.warm_pools.claim(an_id(), a_claim())
+    assert str(refused.value) == "cannot claim the standby: it is unknown"
+
+
+async def test_rejects_claim_of_a_standby_that_is_not_ready(agent: Agent) -> None:
+    agent.engine.binds_at_once = False
+    async with kept_full(agent, a_pool(1)):
+        [unready] = standbys(agent)
+        claim = claiming(agent, unready)
+        await until_idle()
+        assert claim.done()
+        with pytest.raises(errors.StandbyNotClaimableError, match="it is not ready"):
+            await claim
+
+
+async def test_rejects_claim_of_a_standby_that_its_pool_stops(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    await agent.warm_pools.set(a_pool(0, revision=2))
+    agent.warm_pools.look()
+    assert agent.now(standby.internal_id).state is State.RUNNING  # the stop has only been asked
+    with pytest.raises(errors.StandbyNotClaimableError, match="it is not running"):
+        await agent.warm_pools.claim(standby.internal_id, a_claim())
+    await until_idle()
+
+
+async def test_claim_sends_no_signal_unless_the_pool_has_one(agent: Agent) -> None:
+    standby = await a_standby(agent)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    assert signals(agent, standby) == 0
+    assert agent.now(standby.internal_id).state is State.RUNNING
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -230,19 +273,21 @@ async def test_f49_a_claim_whose_line_is_torn_never_was_and_can_be_made(
     async with host() as agent:
         async with kept_full(agent):
             await ordered(agent, a_pool(2))
-        one, other = (each.internal_id for each in ready(agent))
-        await agent.warm_pools.claim(one, a_claim("m1"))
-        journal = agent.records.directory(one).parents[1] / CLAIMS
+        claimed, torn = (standby.internal_id for standby in ready(agent))
+        await agent.warm_pools.claim(claimed, a_claim("m1"))
+        journal = agent.records.directory(claimed).parents[1] / CLAIMS
     line = journal.read_bytes()
-    torn = line.replace(one.encode(), other.encode())[: len(line) // 2]
-    journal.write_bytes(line + (torn if is_cut_off else bytes(len(line))))
+    rest = bytes(len(line))
+    if is_cut_off:
+        rest = line.replace(claimed.encode(), torn.encode())[: len(line) // 2]
+    journal.write_bytes(line + rest)
     async with host() as agent:
-        assert agent.now(one).spec.identity.session_id == "m1"
-        assert [standby.internal_id for standby in ready(agent)] == [other]
-        await agent.warm_pools.claim(other, a_claim("m2"))
+        assert agent.now(claimed).spec.identity.session_id == "m1"
+        assert [standby.internal_id for standby in ready(agent)] == [torn]
+        await agent.warm_pools.claim(torn, a_claim("m2"))
     async with host() as agent:
-        names = {agent.now(each).spec.identity.session_id for each in (one, other)}
-        assert names == {"m1", "m2"}
+        assert agent.now(claimed).spec.identity.session_id == "m1"
+        assert agent.now(torn).spec.identity.session_id == "m2"
         assert ready(agent) == []
 
 
@@ -326,7 +371,20 @@ async def test_recorded_standby_survives_a_restart(host: Host) -> None:
         assert (await agent.warm_pools.claim(standby.internal_id, a_claim())).claim is not None
 
 
-@pytest.mark.parametrize("text", ["{", "nul", '{"a": 1} x', "[" * 200_000, r'"\ud800"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "nul",
+        '{"a": 1} x',
+        "[" * 200_000,
+        r'"\ud800"',
+    ],
+)
 def test_rejects_a_request_that_is_not_json(text: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="not JSON"):
         checked_request(text)
+
+
+def test_claim_without_a_request_has_null() -> None:
+    assert checked_request("") == "null"

@@ -12,9 +12,11 @@ from agent.rpc.wire import report_to_proto
 from agent.sessions.cleanup import SEAL_TRIES
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
+from agent.state.tombstones import TOMBSTONE_SECONDS
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import until_idle
 from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
@@ -73,6 +75,25 @@ async def test_restart_of_an_unrunnable_image_is_not_retried(agent: Agent) -> No
     agent.engine.fail_next("start", errors.ImageCannotRunError("as scripted"))
     await agent.fail(session, then=1)
     await agent.reached(session.internal_id, State.DEAD)
+
+
+async def test_dead_session_reports_the_end_of_its_last_run(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    agent.engine.fail_next("start", errors.ImageCannotRunError("as scripted"))
+    agent.engine.end(session.container, 137, oom=True)
+    await agent.reached(session.internal_id, State.RESTARTING)
+    await agent.clock.advance(1)
+    dead = (await agent.reached(session.internal_id, State.DEAD)).session
+    assert dead.end_reason is EndReason.ENGINE_ERROR
+    assert dead.exit_code == 137
+    assert dead.oom_killed is True
+    assert dead.restart_count == 0
+    assert [moment.state.value for moment in dead.timeline] == [
+        "created",
+        "running",
+        "restarting",
+        "dead",
+    ]
 
 
 async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +270,19 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     assert agent.recorded(session.internal_id).log_damaged
 
 
+async def test_log_that_cannot_be_opened_is_given_up(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    unreadable = errors.EngineError("logs", "failed to get its reader")
+    agent.engine.fail_next("logs", unreadable, times=SEAL_TRIES + 1)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
+    await until_idle()
+    assert agent.now(session.internal_id).log_sealed
+    sealed = agent.records.log_path(session.internal_id).read_bytes()
+    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
+    assert agent.recorded(session.internal_id).log_damaged
+
+
 @pytest.mark.parametrize(
     "lost",
     [
@@ -312,3 +346,28 @@ async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> N
     await assert_nothing_is_left(agent)
     with pytest.raises(errors.SessionNotFoundError):
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+
+
+async def test_failed_discard_of_a_disconnected_caller_is_logged(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await agent.ended()
+    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
+    await let_go(await agent.engine.held_in("remove", stop))
+    agent.engine.fail_next("remove", errors.EngineTimeoutError("remove"))
+    agent.engine.release("remove")
+    await until_idle()
+    assert "cannot be discarded yet" in caplog.text
+    assert not agent.now(session.internal_id).container_removed
+
+
+async def test_stop_before_its_start_refuses_the_start_also_after_a_restart(host: Host) -> None:
+    internal_id = an_id()
+    async with host() as agent:
+        with pytest.raises(errors.SessionNotFoundError):
+            await agent.sessions.stop(internal_id, EndReason.STOPPED)
+    async with host() as agent:
+        with pytest.raises(errors.SessionStoppedError):
+            await agent.sessions.start(internal_id, a_spec())
+        await host.clock.advance(TOMBSTONE_SECONDS)
+        assert (await agent.sessions.start(internal_id, a_spec())).state is State.RUNNING

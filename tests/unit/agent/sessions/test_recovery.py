@@ -4,6 +4,7 @@ import pytest
 
 from agent.domain.errors import PortTakenError, SessionNotFoundError
 from agent.domain.steps import START_STEPS, STOP_STEPS
+from agent.sessions.readiness import LONGEST_SECONDS
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Host, an_agent, until, until_sealed
@@ -25,7 +26,7 @@ async def test_running_session_is_adopted_unchanged(host: Host) -> None:
         await host.clock.advance(0)
         assert agent.flows_forgotten == []  # of its players
         other = await agent.sessions.start(an_id(), a_spec())
-        assert {port.host for port in other.ports}.isdisjoint(p.host for p in before.ports)
+        assert {port.host for port in other.ports}.isdisjoint(port.host for port in before.ports)
 
 
 @pytest.mark.parametrize("step", START_STEPS)
@@ -109,6 +110,18 @@ async def test_f45_after_a_reboot_what_asks_for_restarts_starts_again_and_the_re
         now = agent.now(restarted.internal_id)
         assert now.state == State.RUNNING
         assert now.restart_count == 1
+
+
+async def test_run_that_a_reboot_ended_is_a_failed_run_with_its_exit_code(host: Host) -> None:
+    async with host() as agent:
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    host.engine.end(session.container, 255)
+    host.clock.reboot()
+    async with host() as agent:
+        await host.clock.advance(2)
+        life = await agent.reached(session.internal_id, State.RUNNING)
+        [run] = life.session.failed_runs
+        assert run.exit_code == 255
 
 
 async def test_f45_after_a_reboot_no_more_sessions_start_at_once_than_there_are_slots(
@@ -241,3 +254,20 @@ async def test_orphans_are_removed_after_a_grace_period_and_others_stay(host: Ho
         assert await host.engine.list(ours) == []
         [found] = await host.engine.list(theirs)
         assert found.container == other.container
+
+
+async def test_container_restarted_while_the_agent_was_down_is_a_new_run(host: Host) -> None:
+    async with host() as agent:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.ready(session.internal_id)
+    host.engine.end(session.container, 0)
+    host.engine.binds_at_once = False
+    await host.engine.start(session.container)
+    async with host() as agent:
+        life = agent.sessions.life(session.internal_id)
+        await life.wait_for(lambda now: now.process not in {None, session.process})
+        assert life.session.state is State.RUNNING
+        assert life.session.ready_time is None
+        host.engine.bind(session.container)
+        await host.clock.advance(LONGEST_SECONDS)
+        await agent.ready(session.internal_id)

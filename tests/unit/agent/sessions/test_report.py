@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.domain.errors import SessionLiveError
 from agent.domain.history import RUNS_KEPT, Usage, signal_of, with_run
 from agent.domain.session import TRANSITIONS, Session
 from agent.logs import report
@@ -71,7 +72,8 @@ async def test_each_end_is_reported(
     assert found.end_reason == reason
     assert found.exit_code == exit_code
     assert found.oom_killed is (reason is EndReason.OOM)
-    assert found.end_time == agent.clock.time() > found.create_time
+    assert found.end_time == agent.clock.time()
+    assert found.end_time > found.create_time
     assert is_a_path(found.timeline)
     assert found.timeline[-1] == Moment(state, found.end_time)
     stopping = ["shuttingdown"] if exit_code == 143 else []
@@ -113,6 +115,19 @@ async def test_usage_is_the_sum_of_all_runs(agent: Agent) -> None:
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     found = await sealed(agent, session.internal_id)
     assert found.earlier_usage + found.run_usage == Usage(2.75, 3000)
+
+
+async def test_usage_includes_the_run_before_an_external_restart(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.cgroups.use(session.process, cpu_seconds=1, memory_bytes=10)
+    agent.engine.end(session.container, 0)
+    await agent.engine.start(session.container)
+    life = agent.sessions.life(session.internal_id)
+    await life.wait_for(lambda now: now.process not in {None, session.process})
+    agent.cgroups.use(life.session.process, cpu_seconds=0.5, memory_bytes=20)
+    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    found = await sealed(agent, session.internal_id)
+    assert found.earlier_usage + found.run_usage == Usage(1.5, 20)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +189,20 @@ async def test_report_waits_for_the_log_to_be_sealed(agent: Agent) -> None:
     assert (await in_time)[1] == Tail(b"bye\n", cut=False)
 
 
+async def test_rejects_report_of_a_live_session(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    with pytest.raises(SessionLiveError):
+        await read(agent, session.internal_id)
+
+
+async def test_report_of_a_vanished_container_has_no_log(agent: Agent) -> None:
+    session = await agent.sessions.start(an_id(), a_spec())
+    await agent.engine.remove(session.container)
+    found = await sealed(agent, session.internal_id)
+    assert not found.log_sealed
+    assert await read(agent, session.internal_id) == (found, None)
+
+
 # Pure functions.
 
 
@@ -202,13 +231,26 @@ def test_only_the_newest_failed_runs_are_kept_and_the_record_stays_small() -> No
         runs = with_run(runs, FailedRun(time, time + 59.123456, 137, True, 60.0))
     assert len(runs) == RUNS_KEPT
     assert runs[-1].start_time == 1_700_000_000.123456 + (RUNS_KEPT + 49) * 60
-    without, grown = map(SESSIONS.dump_json, (a_session(), a_session(failed_runs=runs)))
+    without = SESSIONS.dump_json(a_session())
+    grown = SESSIONS.dump_json(a_session(failed_runs=runs))
     assert len(grown) - len(without) <= 12 * 1024
 
 
-def test_exit_codes_from_129_name_a_signal() -> None:
-    signals = {None: None, 0: None, 128: None, 129: 1, 192: 64, 193: None}
-    assert {exit_code: signal_of(exit_code) for exit_code in signals} == signals
+@pytest.mark.parametrize(
+    ("exit_code", "signal"),
+    [
+        (None, None),
+        (0, None),
+        (1, None),
+        (128, None),
+        (129, 1),
+        (137, 9),
+        (192, 64),
+        (193, None),
+    ],
+)
+def test_exit_codes_from_129_name_a_signal(exit_code: int | None, signal: int | None) -> None:
+    assert signal_of(exit_code) == signal
 
 
 counts = st.none() | st.integers(0, 2**50)
@@ -217,7 +259,10 @@ usages = st.builds(Usage, st.none() | st.floats(0, 2e9), counts, counts)
 
 @given(usages, usages, usages)
 def test_usage_never_falls_and_unknown_adds_nothing(one: Usage, two: Usage, three: Usage) -> None:
-    assert one + Usage() == Usage() + one == one | Usage() == one | one == one
+    assert one + Usage() == one
+    assert Usage() + one == one
+    assert one | Usage() == one
+    assert one | one == one
     assert one | two == two | one
     for known in (one + two, one | two):
         assert (known.cpu_seconds or 0) >= (one.cpu_seconds or 0)

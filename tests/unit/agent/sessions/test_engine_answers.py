@@ -25,7 +25,7 @@ async def _assert_alone(agent: Agent, session: Session) -> None:
     assert container.process is not None
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
-    assert [_named(each) for each in agent.sessions.all()] == [_named(session)]
+    assert [_named(found) for found in agent.sessions.all()] == [_named(session)]
     assert set(agent.engine.published) == {(p.protocol.value, p.host) for p in session.ports}
     pool = agent.reservations.ports
     for port in session.ports:
@@ -131,7 +131,8 @@ async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: 
     with pytest.raises(errors.EngineUnavailableError):
         await agent.sessions.start(an_id(), a_spec())
     assert not agent.nothing_is_held()  # the game runs
-    assert [one.is_running for one in await agent.engine.list(agent.runtime.agent_id)] == [True]
+    [container] = await agent.engine.list(agent.runtime.agent_id)
+    assert container.is_running
     assert agent.sessions.started() == []
     await agent.clock.advance(31)
     await assert_nothing_is_left(agent)

@@ -10,6 +10,7 @@ from agent.domain.engine import name_of
 from agent.domain.session import Port, Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
+from tests.support.agent.pools import session_json
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
@@ -55,6 +56,23 @@ async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(h
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
 
 
+async def test_port_that_replaces_a_refused_one_is_what_the_game_reads(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20000)
+    session = await play(agent)
+    assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20001"
+    assert session_json(agent, session)["ports"] == [
+        {"type": "udp", "container": 7777, "host": 20001}
+    ]
+
+
+async def test_pinned_port_that_the_engine_refuses_is_not_replaced(agent: Agent) -> None:
+    agent.engine.occupy("udp", 20050)
+    with pytest.raises(errors.PortTakenError):
+        await play(agent, PortRequest(7777, Protocol.UDP, pinned=20050))
+    assert agent.engine.count("start") == 1
+    await assert_nothing_is_left(agent)
+
+
 @pytest.mark.parametrize("by", ["sessions", "processes"])
 async def test_f20_no_port_left_leaves_nothing_and_passes(host: Host, by: str) -> None:
     taken: set[int] = set()
@@ -62,11 +80,13 @@ async def test_f20_no_port_left_leaves_nothing_and_passes(host: Host, by: str) -
         three = [await play(agent) for _ in range(3)] if by == "sessions" else []
         if by == "processes":
             taken |= {20000, 20001, 20002}
-        before = agent.directories(), agent.reservations.capacity.reserved
+        directories = agent.directories()
+        reserved = agent.reservations.capacity.reserved
         with pytest.raises(errors.NoFreePortError) as error:
             await play(agent)
         assert "udp" in str(error.value)
-        assert (agent.directories(), agent.reservations.capacity.reserved) == before
+        assert agent.directories() == directories
+        assert agent.reservations.capacity.reserved == reserved
         assert len(agent.sessions.all()) == len(three)
         if three:
             await end(agent, three[1])

@@ -34,7 +34,9 @@ def _looked_after(agent: Agent) -> contextlib.AbstractAsyncContextManager[None]:
 
 async def _runs(agent: Agent, session: Session) -> bool:
     found = await agent.engine.list(agent.runtime.agent_id)
-    return any(each.container == session.container and each.process for each in found)
+    return any(
+        container.container == session.container and container.process for container in found
+    )
 
 
 async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once(
@@ -151,12 +153,12 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         host.engine.add_image("another@sha256:" + "1" * 64)
         await agent.reconciler.pass_once()
         assert len(agent.images.here) == 2
-        removals = [each for each in host.engine.calls if each == ("remove", orphan.container)]
-        assert len(removals) == 1  # one at a time per container
+        removals = list(host.engine.calls).count(("remove", orphan.container))
+        assert removals == 1  # one at a time per container
         host.engine.release("remove")
         await until_idle()
         found = await host.engine.list(agent.runtime.agent_id)
-        assert [each.container for each in found] == [kept.container]
+        assert [container.container for container in found] == [kept.container]
 
 
 async def test_failed_chore_is_retried(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:

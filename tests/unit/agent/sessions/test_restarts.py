@@ -16,16 +16,19 @@ async def _fail_and_restart(agent: Agent, session: Session) -> None:
     await agent.reached(session.internal_id, State.RUNNING)
 
 
-def test_delay_begins_at_the_end_of_the_run() -> None:
-    delays = [
+@pytest.mark.parametrize(
+    ("delay", "ended_for", "left"),
+    [
         (8, 0, 8),
         (8, 5, 3),
         (8, 8, 1),  # the engine may have refused it: never without a pause
         (8, 3600, 1),
         (1, 0, 1),
         (8, -3600, 8),  # the wall clock was set back
-    ]
-    assert [(*each, restarts.remaining_delay(*each)) for *each, _ in delays] == delays
+    ],
+)
+def test_delay_begins_at_the_end_of_the_run(delay: float, ended_for: float, left: float) -> None:
+    assert restarts.remaining_delay(delay, ended_for) == left
 
 
 async def test_f04_an_agent_that_is_killed_again_and_again_puts_no_restart_off(host: Host) -> None:

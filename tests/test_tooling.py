@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,27 @@ def test_in_ci_the_skip_of_a_whole_module_fails(tmp_path: Path) -> None:
     assert run_pytest(tmp_path, code)[0] == 2
 
 
+@pytest.mark.slow
+def test_in_ci_other_tests_may_skip(tmp_path: Path) -> None:
+    assert run_pytest(tmp_path, "def test_it(): pytest.skip('why')")[0] == 0
+
+
+@pytest.mark.slow
+def test_without_its_part_a_test_is_skipped_here_and_fails_in_ci(tmp_path: Path) -> None:
+    code = (
+        "from tests.support import real_parts_policy\n"
+        "real_parts_policy.registry_unavailable = lambda: 'there is none'\n"
+        "@pytest.mark.registry\n"
+        "def test_it(): pass\n"
+    )
+    status, output = run_pytest(tmp_path, code, ci="")
+    assert status == 0
+    assert "1 skipped" in output
+    status, output = run_pytest(tmp_path, code)
+    assert status == 1
+    assert "there is none" in output
+
+
 LEAKS = """
 import agent, asyncio, threading
 left = []
@@ -154,6 +176,40 @@ def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
     assert "left tasks behind: ['lost']" in output
     assert "left threads behind: ['lost']" in output
     assert "Blocking call to time.sleep" in output
+
+
+ENDS_BY_ITSELF = """
+import asyncio, threading, time
+async def test_it():
+    asyncio.create_task(asyncio.sleep(0.05))
+    threading.Thread(target=time.sleep, args=(0.05,)).start()
+    await asyncio.to_thread(time.sleep, 0)
+"""
+
+
+@pytest.mark.slow
+def test_tasks_and_threads_that_end_by_themselves_are_no_leaks(tmp_path: Path) -> None:
+    status, output = run_pytest(tmp_path, ENDS_BY_ITSELF, plugin="tests.support.leaks")
+    assert status == 0, output
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    declared = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    targets = {name for line in declared for name in line.split()}
+    done = run("make", cwd=ROOT, timeout=50)
+    listed = [line.split()[0] for line in done.stdout.splitlines()]
+    assert targets - set(listed) == {"everything", "build/wheel-venv"}  # these are not for users
+    assert sorted(set(listed)) == sorted(listed)
+
+
+def test_every_folder_of_the_programs_is_an_installed_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    include = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert include == ["agent*", "controlplane*", "tiltyard*"]
+    for program in ("agent", "controlplane", "tiltyard"):
+        folders = {path.parent for path in (ROOT / program).rglob("*.py")}
+        assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 def test_unit_tests_need_no_real_part() -> None:

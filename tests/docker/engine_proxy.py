@@ -93,11 +93,17 @@ class EngineProxy(ServingThread):
         name = f"{request.method} {re.sub(r'^/v[0-9.]+', '', request.path)}"
         self.requests.append(name)
         body = await request.read()
-        for due in [one for one in self._before if one[0].search(name)]:
-            self._before.remove(due)
-            await asyncio.to_thread(due[1], dict(request.query))
+        due = [entry for entry in self._before if entry[0].search(name)]
+        for entry in due:
+            self._before.remove(entry)
+            _, deed = entry
+            await asyncio.to_thread(deed, dict(request.query))
         url = URL(f"http://docker{request.raw_path}", encoded=True)
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_BY_HOP}
+        headers = {
+            header: value
+            for header, value in request.headers.items()
+            if header.lower() not in HOP_BY_HOP
+        }
         connection = request.transport
         self._under_way[connection] = name
         try:
@@ -114,7 +120,7 @@ class EngineProxy(ServingThread):
     async def _pass_on(
         self, request: Any, name: str, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
-        lost = next((one for one in self._lost if one.search(name)), None)
+        lost = next((pattern for pattern in self._lost if pattern.search(name)), None)
         if lost is not None:
             self._lost.remove(lost)
             await answer.read()

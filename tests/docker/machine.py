@@ -254,7 +254,9 @@ class Agent(AgentProcess):
 
     def container_of(self, session: pb.Session) -> Any:
         """The only container of a session."""
-        [found] = [one for one in self.containers() if session.internal_id in one.name]
+        [found] = [
+            container for container in self.containers() if session.internal_id in container.name
+        ]
         return found
 
     def assert_undisturbed(self, before: dict[str, int], *sessions: pb.Session) -> None:
@@ -281,7 +283,7 @@ class Agent(AgentProcess):
         ]
         assert sorted(led) == sorted(wanted)
         assert led_to_containers(self.machine.engine.network.inside) == wanted
-        assert not [one for one in self.containers() if one.status == "created"]
+        assert "created" not in {container.status for container in self.containers()}
 
     def _host(self) -> pb.GetHostResponse:
         return self._stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)

@@ -60,7 +60,7 @@ class SteadyPlayer:
 
     def answers_from(self, who: str) -> int:
         """The number of answers of the game with this session id."""
-        return sum(by == who for _, by, _ in self._answers)
+        return sum(session_id == who for _, session_id, _ in self._answers)
 
     def seen_as(self, session: pb.Session) -> str:
         """The player's address as the session sees it for a datagram sent from now on."""

@@ -109,16 +109,19 @@ class RandomCalls:
             status = self.client(side).request(method, path, body=body).status
         except (OSError, http.client.HTTPException):
             status = 0
-        is_unknown = status == 0 or status >= 500
-        outcome = "unknown" if is_unknown else "ok" if status < 300 else "refused"
+        outcome = "refused"
+        if status == 0 or status >= 500:
+            outcome = "unknown"
+        elif status < 300:
+            outcome = "ok"
         with self._lock:
             self.answers[f"{operation} {outcome}"] += 1
-            has_started = (operation, outcome) == ("start", "ok")
+            has_started = operation == "start" and outcome == "ok"
             twice = has_started and session.started and not session.may_end
             lost = operation == "read" and status == 404 and had_started
             session.started |= has_started
             session.may_end |= operation == "start" and status in {402, 420}
-            session.stopped |= (operation, outcome) == ("stop", "ok")
+            session.stopped |= operation == "stop" and outcome == "ok"
             if twice or lost or status in {400, 401, 403, 422, 500}:
                 self.wrong.append(f"{operation} of {session_id}, {session}: {status}")
 
@@ -127,8 +130,12 @@ class RandomCalls:
         found = []
         for side in self.sides:
             live = self.live(side)
-            kept = {i for i, each in side.sessions.items() if each.started and not each.may_end}
-            gone = {i for i, each in side.sessions.items() if each.stopped}
+            kept = {
+                session_id
+                for session_id, known in side.sessions.items()
+                if known.started and not known.may_end
+            }
+            gone = {session_id for session_id, known in side.sessions.items() if known.stopped}
             found += [f"lost: {each}" for each in kept - live]
             found += [f"not stopped: {each}" for each in live & gone]
         return found

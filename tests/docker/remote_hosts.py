@@ -84,11 +84,13 @@ class RemoteHost(AgentProcess):
     def games(self) -> list[tuple[str, int]]:
         """The public session id and the process of each running game."""
         names = {each.internal_id: each.spec.identity for each in self.watched.sessions()}
-        return [
-            (names[internal_id].session_id, int(container.attrs["State"]["Pid"]))
-            for container in self.machine.client.containers.list(ignore_removed=True)
-            if (internal_id := container.labels[LABEL_SESSION]) in names
-        ]
+        found = []
+        for container in self.machine.client.containers.list(ignore_removed=True):
+            internal_id = container.labels[LABEL_SESSION]
+            if internal_id in names:
+                pid = int(container.attrs["State"]["Pid"])
+                found.append((names[internal_id].session_id, pid))
+        return found
 
 
 @dataclass

@@ -128,7 +128,9 @@ async def test_hostile_tree_is_sanitised(artifacts: Artifacts, make: MakeTree) -
         return name, tarfile.REGTYPE, b"content\n", b"", b"%o" % mode
 
     found = read(await fetched(artifacts, container, "/tree"))
-    shown = {(one.name, one.kind, one.content, one.link, b"%o" % one.mode) for one in found}
+    shown = {
+        (entry.name, entry.kind, entry.content, entry.link, b"%o" % entry.mode) for entry in found
+    }
     assert shown == {
         (b"tree", tarfile.DIRTYPE, b"", b"", b"755"),
         content(b"tree/setuid", 0o755),
@@ -203,7 +205,13 @@ async def test_no_path_leads_to_a_file_of_the_host(
     assert archives >= 10
 
 
-@pytest.mark.parametrize("size", [2**31, 2**63 - 1])
+@pytest.mark.parametrize(
+    "size",
+    [
+        2**31,
+        2**63 - 1,
+    ],
+)
 @pytest.mark.parametrize("path", ["/tree", "/tree/sparse"])
 async def test_rejects_sparse_file_without_reading_it(
     engine: CountingEngine, artifacts: Artifacts, make: MakeTree, size: int, path: str

@@ -250,18 +250,18 @@ def test_f04_a_crash_loop_goes_on_while_the_agent_is_killed_again_and_again(
     with KilledAgent(machine, ports=3) as agent:
         session = agent.play("--crash-after", "0.3", restart=True)
         counts = [0]
-        up = 0.0
+        time_alive = 0.0
         for _ in range(rounds(3, 66)):
             begin = time.monotonic()
             lives = chance.uniform(*KILLED_AFTER)
             while time.monotonic() < begin + lives:
                 counts.append(agent.session(session).restart_count)
                 time.sleep(0.02)
-            up += lives
+            time_alive += lives
             agent.come_back()
         counts.append(agent.session(session).restart_count)
         assert counts == sorted(counts)
-        assert counts[-1] >= _restarts_within(up / 2)
+        assert counts[-1] >= _restarts_within(time_alive / 2)
         agent.end(session)
         found = agent.until_sealed(session)
         assert found.state == pb.STATE_EXITED

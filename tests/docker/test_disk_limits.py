@@ -117,7 +117,7 @@ NAME = "tiltyard-layer-limit:test"
 
 def image_of(count: int) -> bytes:
     """Build an archive for `docker load` with this number of layers."""
-    layers = {f"{n}.tar": tar_of_files({f"file-{n}": b""}) for n in range(count)}
+    layers = {f"{number}.tar": tar_of_files({f"file-{number}": b""}) for number in range(count)}
     diff_ids = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers.values()]
     config = {
         "architecture": "amd64",
@@ -126,8 +126,11 @@ def image_of(count: int) -> bytes:
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     }
     manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": list(layers)}]
-    described = {"config.json": config, "manifest.json": manifest}
-    return tar_of_files({k: json.dumps(v).encode() for k, v in described.items()} | layers)
+    described = {
+        "config.json": json.dumps(config).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    return tar_of_files(described | layers)
 
 
 @pytest.mark.slow

@@ -168,8 +168,11 @@ def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
     table = PORTING.split("| variable, for each prefix | value |\n")[1].split("\n\n")[0]
     shown = set(re.findall(r"`OTHER_(\w+)`", table)) - {"PORT_TCP_7778"}
     made = stack.start(image=GAME, env={"WHERE": "$OTHER_HOST:${TILTYARD_PORT_UDP_7777}"})
-    [container] = [c for c in stack.containers().values() if c.status == "running"]
-    variables = dict(one.split("=", 1) for one in container.attrs["Config"]["Env"])
+    running = [
+        container for container in stack.containers().values() if container.status == "running"
+    ]
+    [container] = running
+    variables = dict(entry.split("=", 1) for entry in container.attrs["Config"]["Env"])
     ours = {name for name in variables if name.startswith("TILTYARD_")}
     assert ours == {f"TILTYARD_{name}" for name in shown}
     for name in shown:

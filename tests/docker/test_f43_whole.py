@@ -117,7 +117,8 @@ def test_f43_starts_go_on_with_the_newest_tag_that_is_there(product: Product) ->
     product.until_there(old)
     product.chaos.disturb(broken.layers[-1], corrupts)
     product.enable(broken)
-    product.until_failed(broken, cause := "verification failed")
+    cause = "verification failed"
+    product.until_failed(broken, cause)
     logs = [part.process.log for part in (product.agent, product.control_plane)]
     eventually(lambda: all(cause in log.read_text() for log in logs), "both have logged it")
     assert not product.is_there(broken)

@@ -315,7 +315,9 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
         pytest.param(
             {
                 "ExposedPorts": {
-                    f"{n}/{kind}": {} for n in range(1, 2**16) for kind in ("tcp", "udp")
+                    f"{port}/{protocol}": {}
+                    for port in range(1, 2**16)
+                    for protocol in ("tcp", "udp")
                 }
             },
             marks=pytest.mark.slow,

@@ -86,7 +86,8 @@ def test_sigkill_of_the_agent_while_it_seals_a_log(
         assert kept.endswith(b" SIGTERM: saving\n")
         read_numbers = numbered(kept)
         assert read_numbers == list(range(1, len(read_numbers) + 1))
-        assert read_numbers[: len(seen)] == seen == list(range(1, 201))
+        assert seen == list(range(1, 201))
+        assert read_numbers[: len(seen)] == seen
 
 
 @pytest.mark.slow

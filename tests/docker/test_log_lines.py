@@ -97,7 +97,10 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
         [container] = agent.containers()
         ends = rounds(2, 20)
         for end in range(1, ends + 1):
-            machine.engine.stop() if quietly else machine.engine.kill()
+            if quietly:
+                machine.engine.stop()
+            else:
+                machine.engine.kill()
             eventually(lambda: not agent.engine_available, "it is noticed")
             machine.engine.start()
             eventually(lambda: agent.engine_available, "it is noticed that it is back")
@@ -109,4 +112,4 @@ def test_f07_a_log_that_is_followed_while_the_engine_goes_away_has_each_line_onc
         assert numbers == sorted(set(numbers))
         assert MISSING not in received
         assert log_violations(session.internal_id, bytes(received), may_lack=ends) == []
-        assert b"".join(one.data for one in agent.following(session)) == bytes(received)
+        assert b"".join(part.data for part in agent.following(session)) == bytes(received)

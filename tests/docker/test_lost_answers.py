@@ -9,7 +9,7 @@ import pytest
 from tests.demo_game import Image
 from tests.docker.engine_proxy import EngineProxy
 from tests.docker.killed_agent import KilledAgent
-from tests.docker.machine import Agent, Machine, Player, port_of
+from tests.docker.machine import ENDED, Agent, Machine, Player, port_of
 from tests.docker.stack import a_stack, eventually
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.harness import Registry
@@ -47,13 +47,15 @@ def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
     agent.end(ended)
     agent.until_sealed(ended)  # else its log has what it prints when it is started again
     eventually(lambda: proxy.count(EVENTS) > 0, "it listens")
-    proxy.cut(EVENTS) if fault == "cut" else proxy.silence(EVENTS)
+    if fault == "cut":
+        proxy.cut(EVENTS)
+    else:
+        proxy.silence(EVENTS)
     passes = proxy.count(LIST)
-    containers = {one.labels["io.tiltyard.session"]: one for one in agent.containers()}
-    containers[ended.internal_id].start()
-    containers[removed.internal_id].remove(force=True)
-    for session in (removed, over):
-        eventually(lambda one=session: agent.session(one).HasField("end_time"), "it has ended")  # type: ignore[misc]
+    agent.container_of(ended).start()
+    agent.container_of(removed).remove(force=True)
+    agent.until(removed, *ENDED)
+    agent.until(over, *ENDED)
     eventually(lambda: not any(agent.processes().values()), "what was revived is ended")
     assert proxy.count(LIST) <= passes + 2  # one may have begun earlier
     assert agent.session(ended).state == pb.STATE_EXITED

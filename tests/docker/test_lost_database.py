@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,12 @@ def is_known(stack: Enrolled, session_id: str) -> bool:
     return answer.status == 200 and bool(answer.json()["status"] == "running")
 
 
+def until_known(stack: Enrolled, session_ids: Iterable[str]) -> None:
+    """Wait until the control plane knows that these sessions run."""
+    for session_id in session_ids:
+        eventually(lambda: is_known(stack, session_id), f"{session_id} is known")  # noqa: B023
+
+
 def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell) -> None:
     places = play(stack, "before", "stopped")
     printed = shell.type(commands("Backup"))
@@ -43,7 +49,9 @@ def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell)
     assert "account studio: ty_" in printed[2]
     assert "host-1" in printed[4]
     eventually(stack.is_ready, "the host is ready")
-    eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
+    eventually(
+        lambda: all(is_known(stack, session_id) for session_id in places), "its sessions are known"
+    )
     stack.until("stopped", "exited")
     assert_played(places)
     assert stack.pids() == pids, "no session was touched"
@@ -59,7 +67,9 @@ def test_lost_database_is_rebuilt_from_the_hosts(stack: Enrolled, shell: Shell) 
     read_tokens(stack, shell)
     assert "enrolled as host-1" in printed[-2]
     eventually(stack.is_ready, "the host is ready")
-    eventually(lambda: all(is_known(stack, one) for one in places), "its sessions are known")
+    eventually(
+        lambda: all(is_known(stack, session_id) for session_id in places), "its sessions are known"
+    )
     assert_played(places)
     assert stack.pids() == pids, "no session was touched"
     stack.make_game()

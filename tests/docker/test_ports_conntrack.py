@@ -39,7 +39,7 @@ def test_f21_a_port_used_again_at_once_serves_the_player_who_never_stopped_sendi
         with Player(any_machine, FIRST) as new:
             assert new.seen_as(second) == new.address
         [address] = set(any_machine.flows(FIRST))
-        [container] = [one for one in agent.containers() if one.status == "running"]
+        container = agent.container_of(second)
         [network] = container.attrs["NetworkSettings"]["Networks"].values()
         assert address == network["IPAddress"]
         agent.assert_ports_agree(second)
@@ -193,10 +193,10 @@ def _fill_connection_tracking(machine: Machine, folder: Path) -> None:
     flows = folder / "flows"
     with flows.open("w") as file:
         for number in range(most):
-            one = IPv4Address("10.0.0.0") + number
-            another = "192.0.2.1"
-            there = f"-s {one} -d {another}"
-            back = f"-r {another} -q {one}"
+            source = IPv4Address("10.0.0.0") + number
+            destination = "192.0.2.1"
+            there = f"-s {source} -d {destination}"
+            back = f"-r {destination} -q {source}"
             ports = "--sport 9 --dport 9 --reply-port-src 9 --reply-port-dst 9"
             file.write(f"-I -p udp {there} {back} {ports} -t 600 -u ASSURED,SEEN_REPLY\n")
     # The table is full before the last line, which fails, and whose error is no matter.

@@ -165,7 +165,13 @@ def test_games_with_thousands_of_sockets_do_not_delay_neighbours(stack: Stack) -
         stack.end(each)
 
 
-@pytest.mark.parametrize("image", [APPLICATION, f"{APPLICATION}-host"])
+@pytest.mark.parametrize(
+    "image",
+    [
+        APPLICATION,
+        f"{APPLICATION}-host",
+    ],
+)
 def test_player_reaches_ready_session(stack: Stack, image: str) -> None:
     """The first datagram is answered, without a resend."""
     args = ["--open-port-late", "0.7"] + (["--ports-from-env"] if image.endswith("host") else [])

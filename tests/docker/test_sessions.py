@@ -24,13 +24,16 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
     assert tcp_greeting(made["host"], ports["tcp", TCP_PORT]) == "demo game match / 1 ü"
 
     [container] = stack.containers().values()
-    environment = dict(one.split("=", 1) for one in container.attrs["Config"]["Env"])
+    environment = dict(entry.split("=", 1) for entry in container.attrs["Config"]["Env"])
     assert environment["WHERE"] == made["host"]
     assert environment[f"TILTYARD_PORT_UDP_{UDP_PORT}"] == str(ports["udp", UDP_PORT])
 
     described = stack.client.get("/session/match%20%2F%201%20%C3%BC").expect(200).json()
     assert described["status"] == "running"
-    assert described["port"] == {f"{c}/{kind}": host for (kind, c), host in ports.items()}
+    assert described["port"] == {
+        f"{container_port}/{protocol}": host_port
+        for (protocol, container_port), host_port in ports.items()
+    }
     assert json.loads(described["labels"]["tags"]) == {"mode": "duel"}
     assert "WHERE" not in json.loads(described["labels"]["env"])
 

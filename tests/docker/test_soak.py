@@ -134,7 +134,8 @@ class Soak:
         with stub_of(self.memory) as stub:
             harness.wait_until(lambda: not listed(stub), "no session is kept", LONG)
             host = stub.GetHost(pb.GetHostRequest()).host
-            assert host.free_tcp_ports == host.free_udp_ports == 10001, "I2: ports are held"
+            assert host.free_tcp_ports == 10001, "I2: ports are held"
+            assert host.free_udp_ports == 10001, "I2: ports are held"
         self._clean_up_after_kills()
         self.real.watched.assert_all_end()
         assert self.calls.wrong == []

@@ -1,5 +1,6 @@
 """A host pulls with the login that an operator stored in the control plane, over TLS."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.docker.stack import eventually, play_round
@@ -17,18 +18,21 @@ from tests.support.pushed_image import push_image
 
 def test_a_session_runs_an_image_that_needs_a_login(registry: Registry, tmp_path: Path) -> None:
     image = push_image(registry.address, "secret/game", "v1")
-    with (
-        PrivateEngine() as engine,
-        SecuredRegistry(
-            certificate := make_certificate(tmp_path, f"IP:{engine.network.host_address}"),
-            host=engine.network.host_address,
-            data=registry.folder / "data",
-        ) as secured,
-        AgentProcess(
-            engine.socket, bind_address="0.0.0.0", public_address=engine.network.address
-        ) as agent,
-        ControlPlaneProcess([AgentSpec("local", agent.address)], {}, **PATIENT) as control_plane,
-    ):
+    with ExitStack() as stack:
+        engine = stack.enter_context(PrivateEngine())
+        near = engine.network.host_address
+        certificate = make_certificate(tmp_path, f"IP:{near}")
+        secured = stack.enter_context(
+            SecuredRegistry(certificate, host=near, data=registry.folder / "data")
+        )
+        agent = stack.enter_context(
+            AgentProcess(
+                engine.socket, bind_address="0.0.0.0", public_address=engine.network.address
+            )
+        )
+        control_plane = stack.enter_context(
+            ControlPlaneProcess([AgentSpec("local", agent.address)], {}, **PATIENT)
+        )
         operator = control_plane.operator
         login = {
             "address": secured.address,

@@ -104,7 +104,8 @@ def test_zero_values_of_enums_say_that_nothing_was_set(files: list[FileDescripto
         for enum in enums(file):
             assert enum.value[0].number == 0
             assert enum.value[0].name == f"{screaming(enum.name)}_UNSPECIFIED"
-            assert all(v.name.startswith(f"{screaming(enum.name)}_") for v in enum.value)
+            for value in enum.value:
+                assert value.name.startswith(f"{screaming(enum.name)}_")
 
 
 def test_every_method_has_its_own_request_and_response(files: list[FileDescriptorProto]) -> None:

@@ -1,25 +1,17 @@
 import asyncio
-from typing import Any
 from unittest import mock
 
 import pytest
 
 from agent.domain import errors, restarts
 from agent.domain.session import Process
-from agent.logs import report
-from agent.logs.reading import UNREADABLE
-from agent.rpc.wire import report_to_proto
-from agent.sessions.cleanup import SEAL_TRIES
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
 from agent.state.tombstones import TOMBSTONE_SECONDS
 from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fake_clock import until_idle
-from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, State
-from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 
 
 async def test_game_that_ignores_sigterm_is_killed_after_the_grace_period(agent: Agent) -> None:
@@ -254,111 +246,6 @@ async def test_unkillable_process_keeps_its_reservation(host: Host) -> None:
         assert dead.state == State.DEAD
         assert dead.process is None
         await until_sealed(agent, internal_id)
-
-
-async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(session.container, b"one\ntwo\nthree\n")
-    broken = errors.EngineError("logs", "invalid header")
-    agent.engine.break_log(session.container, 2, broken, times=SEAL_TRIES + 1)
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS)
-    assert not agent.now(session.internal_id).log_sealed
-    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
-    sealed = agent.records.log_path(session.internal_id).read_bytes()
-    assert sealed == b"one\ntwo\n" + UNREADABLE % str(broken).encode()
-    assert agent.recorded(session.internal_id).log_damaged
-
-
-async def test_log_that_cannot_be_opened_is_given_up(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    unreadable = errors.EngineError("logs", "failed to get its reader")
-    agent.engine.fail_next("logs", unreadable, times=SEAL_TRIES + 1)
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS * 2**SEAL_TRIES)
-    await until_idle()
-    assert agent.now(session.internal_id).log_sealed
-    sealed = agent.records.log_path(session.internal_id).read_bytes()
-    assert sealed == UNREADABLE % b"cannot logs: failed to get its reader"
-    assert agent.recorded(session.internal_id).log_damaged
-
-
-@pytest.mark.parametrize(
-    "lost",
-    [
-        range(3),
-        range(1, 3),
-        range(2, 4),
-        range(4),
-    ],
-)
-async def test_silent_gap_in_a_log_is_reported(agent: Agent, lost: range) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    lines = [b"one\n", b"two\n", b"three\n", b"four\n"]
-    agent.engine.write_log(session.container, b"".join(lines))
-    agent.engine.damage_log(session.container, lost)
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS * 2 ** (SEAL_TRIES + 1))
-    sealed = agent.records.log_path(session.internal_id).read_bytes()
-    readable = b"".join(line for n, line in enumerate(lines) if n not in lost)
-    assert sealed.startswith(readable + UNREADABLE.partition(b"%")[0])
-    life = agent.sessions.life(session.internal_id)
-    found, tail = await report.read(agent.records, agent.clock, life)
-    assert report_to_proto(found, tail).log_damaged
-
-
-async def test_log_whose_pieces_take_too_long_to_count_is_sealed(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = agent.engine.logs
-
-    def logs(container: str, *, tail: int | None = None, **options: Any) -> Any:
-        if tail is not None and tail > 1:
-            raise errors.EngineTimeoutError("logs")
-        return whole(container, tail=tail, **options)
-
-    monkeypatch.setattr(agent.engine, "logs", logs)
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(session.container, b"one\ntwo\n")
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS)
-    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
-    assert not agent.recorded(session.internal_id).log_damaged
-
-
-async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    agent.engine.write_log(session.container, b"one\ntwo\n")
-    agent.engine.break_log(session.container, 1, errors.EngineError("logs", "unexpected bytes"))
-    await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await agent.clock.advance(RETRY_FIRST_SECONDS)
-    await until_sealed(agent, session.internal_id)
-    assert agent.records.log_path(session.internal_id).read_bytes() == b"one\ntwo\n"
-    assert not agent.recorded(session.internal_id).log_damaged
-
-
-async def test_discard_completes_after_the_caller_disconnects(agent: Agent) -> None:
-    session = await agent.sessions.start(an_id(), a_spec())
-    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    await let_go(await agent.engine.held_in("remove", stop))
-    agent.engine.release("remove")
-    await until(lambda: agent.directories() == [])
-    await assert_nothing_is_left(agent)
-    with pytest.raises(errors.SessionNotFoundError):
-        await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-
-
-async def test_failed_discard_of_a_disconnected_caller_is_logged(
-    agent: Agent, caplog: pytest.LogCaptureFixture
-) -> None:
-    session = await agent.ended()
-    stop = agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
-    await let_go(await agent.engine.held_in("remove", stop))
-    agent.engine.fail_next("remove", errors.EngineTimeoutError("remove"))
-    agent.engine.release("remove")
-    await until_idle()
-    assert "cannot be discarded yet" in caplog.text
-    assert not agent.now(session.internal_id).container_removed
 
 
 async def test_stop_before_its_start_refuses_the_start_also_after_a_restart(host: Host) -> None:

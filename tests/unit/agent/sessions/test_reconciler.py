@@ -11,15 +11,11 @@ import pytest
 from agent.domain import errors
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
-from agent.sessions import cleanup
-from agent.sessions.reconciler import REMOVED_AT_ONCE
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
-from tests.faults.memory_host import assert_survived
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
+from tests.support.agent.hosts import Agent, Host, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
-from tests.support.hold import held_before
 from tests.support.tasks import let_go, running
 from tiltyard.contract import EndReason, State
 
@@ -374,37 +370,3 @@ async def test_failed_pass_is_repeated(agent: Agent, caplog: pytest.LogCaptureFi
             before = agent.engine.count("list")
             await agent.clock.advance(31)
             await until(lambda: agent.engine.count("list") > before)
-
-
-async def test_removals_leave_the_engine_free_for_starts(agent: Agent) -> None:
-    for _ in range(2 * REMOVED_AT_ONCE + 1):
-        await agent.ended()
-    await agent.clock.advance(4 * 3600)
-    agent.engine.hold("remove")
-    await agent.reconciler.pass_once()
-    await until_idle()
-    assert agent.engine.count("remove") == REMOVED_AT_ONCE
-    agent.engine.release("remove")
-    await until_idle()
-    assert await agent.engine.list(agent.runtime.agent_id) == []
-    await assert_survived(agent)
-
-
-async def test_discard_waits_for_the_log(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
-    internal_id = (await agent.ended()).internal_id
-    life = agent.sessions.life(internal_id)
-    await cleanup.remove_container(agent.runtime, life)
-    slow = held_before(agent.records, "drop_log")
-    drop = asyncio.create_task(cleanup.drop_log(agent.runtime, life))
-    await until_idle()
-    stop = agent.sessions.stop(internal_id, EndReason.STOPPED, discard=True)
-    discard = asyncio.create_task(stop)
-    await until_idle()
-    assert agent.directories() == [internal_id]
-    slow.set()
-    await asyncio.gather(drop, discard)
-    with agent.runtime.feed.subscribe() as subscription:
-        await cleanup.drop_log(agent.runtime, life)
-        assert (await subscription.take(0)).sessions == ()
-    await assert_nothing_is_left(agent)
-    assert "cannot write the record" not in caplog.text

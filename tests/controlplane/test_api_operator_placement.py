@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.test_operator_cli import Operated, cells
+from tests.controlplane.operator_commands import Operated, cells
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import Answer, assert_error, eventually, eventually_equals
 from tests.support.hold import Hold

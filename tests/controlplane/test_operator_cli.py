@@ -1,74 +1,23 @@
-"""Operator commands over real HTTP: against a control plane, and of registries against a stub."""
+"""Operator commands over real HTTP against a control plane."""
 
-import asyncio
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from controlplane.cli import authority as authority_cli
 from controlplane.cli import fleet as fleet_cli
 from controlplane.cli import operators as operator_cli
-from controlplane.cli.main import main
 from controlplane.domain.names import ADDRESS_RULE
-from tests.support.authority import AUTHORITY
+from tests.controlplane.operator_commands import Operated, cells, shell
 from tests.support.controlplane.agent_scripts import refusing
-from tests.support.controlplane.commands import finished
-from tests.support.controlplane.stub_api import StubApi
-from tests.support.controlplane.system import System, eventually
+from tests.support.controlplane.system import eventually
 
 TOKEN = re.compile(r"ty_[0-9a-f]{16}_[0-9a-f]{72}")
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
-
-
-class Operated(System):
-    """Runs commands as in a shell: settings in the environment, a token file."""
-
-    async def run(self, *arguments: str) -> Result:
-        file = self.folder / "token"
-        file.write_text(f"{self.operator_token}\n")
-        return await run(*arguments, url=self.control_plane.base_url, token_file=file)
-
-    async def ok(self, *arguments: str) -> str:
-        """Run a command that succeeds; return its output."""
-        result = await self.run(*arguments)
-        assert result.exit_code == 0, result.exception
-        assert result.stderr == "", result.exception
-        return result.stdout
-
-    async def listed(self) -> list[dict[str, str]]:
-        """Return the rows of `agent list`, by column."""
-        names, *rows = cells(await self.ok("agent", "list"))
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    async def refused(self, *arguments: str) -> str:
-        """Run a command that fails; return its error."""
-        result = await self.run(*arguments)
-        assert result.exit_code == 1
-        assert result.stdout == ""
-        assert result.stderr.startswith("cannot ")
-        assert isinstance(result.exception, SystemExit)
-        return result.stderr
-
-
-async def run(*arguments: str, url: str, token_file: Path) -> Result:
-    """Run a command in a thread, since this event loop serves its requests."""
-    environment = {"TILTYARD_URL": url, "TILTYARD_TOKEN_FILE": str(token_file)}
-    return await asyncio.to_thread(CliRunner(env=environment).invoke, main, arguments)
-
-
-def cells(table: str) -> list[list[str]]:
-    """Parse a table: columns are aligned and two spaces apart."""
-    lines = table.splitlines()
-    starts = [match.start() for match in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
-    ends = [*starts[1:], None]
-    return [[line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in lines]
-
 
 pytestmark = pytest.mark.system(kind=Operated)
 
@@ -157,17 +106,6 @@ async def test_registries(system: Operated) -> None:
         f"  aliases[0]: {ADDRESS_RULE}\n"
     )
     assert await system.ok("registry", "delete", "hub") == ""
-
-
-async def test_the_login_of_a_registry_is_listed(system: Operated, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text(PASSWORD)
-    login = ("--username", "robot", "--private", "--password-file", str(password))
-    assert await system.ok(*SET, *login) == ""
-    head, _, own = cells(await system.ok("registry", "list"))
-    assert head[:4] == ["NAME", "ADDRESS", "ALIASES", "USERNAME"]
-    assert head[4:] == ["PRIVATE", "IN SETTINGS", "APPLICATIONS"]
-    assert own == ["own", "r.example", "-", "robot", "yes", "no", "0"]
 
 
 async def test_agents(system: Operated) -> None:
@@ -306,72 +244,3 @@ async def test_closed_pipe_is_not_reported(system: Operated) -> None:
     url = system.control_plane.base_url
     token = system.operator_token
     assert await shell(url, command, typed=token) == (0, "N", "")
-
-
-async def shell(url: str, command: str, *, typed: str) -> tuple[int | None, str, str]:
-    line = f"{sys.executable} -m controlplane {command}"
-    return await finished("sh", "-c", line, typed=typed, env={"TILTYARD_URL": url})
-
-
-PASSWORD = "s3cret wörd"
-SET = ("registry", "set", "own", "r.example")
-
-
-async def set_own(api: StubApi, folder: Path, *options: str) -> Result:
-    return await run(*SET, *options, url=api.url, token_file=api.token_file(folder))
-
-
-def sent(api: StubApi) -> dict[str, Any]:
-    [(method, path, body)] = api.requests
-    assert method == "PUT"
-    assert path == "/operator/registry/own"
-    return {name: value for name, value in body.items() if value}
-
-
-async def test_sends_the_login_and_the_files(api: StubApi, tmp_path: Path) -> None:
-    ca = tmp_path / "ca.pem"
-    password = tmp_path / "password"
-    ca.write_text(AUTHORITY)
-    password.write_text(f"{PASSWORD}\n")
-    login = ("--username", "robot", "--private", "--auth-host", "auth.example", "--alias", "a")
-    files = ("--password-file", str(password), "--registry-ca-file", str(ca))
-    result = await set_own(api, tmp_path, *login, *files)
-    assert result.exit_code == 0
-    assert result.output == ""
-    assert sent(api) == {
-        "address": "r.example",
-        "aliases": ["a"],
-        "username": "robot",
-        "password": PASSWORD,
-        "authHosts": ["auth.example"],
-        "private": True,
-        "ca": AUTHORITY,
-    }
-
-
-async def test_reads_one_secret_from_standard_input(api: StubApi, tmp_path: Path) -> None:
-    set_own = "registry set own r.example --username robot --password-file - --token-file"
-    status, output, errors = await shell(api.url, f"{set_own} -", typed=api.token)
-    assert status == 2
-    assert output == ""
-    assert "Invalid value for '--password-file': standard input is used for the token" in errors
-    command = f"{set_own} {api.token_file(tmp_path)}"
-    assert await shell(api.url, command, typed=f"{PASSWORD}\n") == (0, "", "")
-    assert sent(api) == {"address": "r.example", "username": "robot", "password": PASSWORD}
-
-
-@pytest.mark.parametrize(
-    ("name", "reported"),
-    [
-        ("none", "cannot be read: No such file"),
-        ("binary", "is not UTF-8"),
-    ],
-)
-async def test_reports_unreadable_files(
-    api: StubApi, tmp_path: Path, name: str, reported: str
-) -> None:
-    (tmp_path / "binary").write_bytes(b"s3cret\xff")
-    result = await set_own(api, tmp_path, "--password-file", str(tmp_path / name))
-    assert result.exit_code == 2
-    assert f"'--password-file': {tmp_path / name} {reported}" in result.stderr
-    assert not api.requests

@@ -46,6 +46,6 @@ def test_every_page_can_be_found_from_the_readme() -> None:
         links = {link.partition("#")[0] for link in _LINK.findall(prose(page))}
         targets = {(page.parent / link).resolve() for link in links if link}
         folders = [target for target in targets if target.is_dir()]
-        targets |= {each for folder in folders for each in folder.glob("*.md")}
-        unread += [each for each in targets & set(PAGES) if each not in found]
+        targets |= {page for folder in folders for page in folder.glob("*.md")}
+        unread += [target for target in targets & set(PAGES) if target not in found]
     assert set(PAGES) - found == set()

@@ -51,7 +51,7 @@ class EmptyFleet:
         self.rests = asyncio.Event()
 
     async def read(self, _: object, *pool_id: str) -> Any:
-        found = [each.pool for each in self.pools if each.pool.id in pool_id]
+        found = [wanted.pool for wanted in self.pools if wanted.pool.id in pool_id]
         return found[0] if found else self.pools
 
     def monotonic(self) -> float:

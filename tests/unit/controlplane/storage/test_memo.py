@@ -97,7 +97,7 @@ async def test_f52_failed_commit_drops_results_too(store: Store) -> None:
 
 
 def test_hot_transactions_write_nothing_that_is_remembered() -> None:
-    for module in {inspect.getmodule(each) for each in HOT - {note_use}}:
+    for module in {inspect.getmodule(transaction) for transaction in HOT - {note_use}}:
         assert module is not None
         source = inspect.getsource(module)
         written = re.findall(rf"(?:INTO|UPDATE|DELETE FROM) ({CATALOG})\b", source)

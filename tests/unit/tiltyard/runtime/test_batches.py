@@ -48,9 +48,9 @@ async def test_error_of_a_batch_reaches_its_items_alone() -> None:
     await until_idle()
     work.go_on.set()
     assert await first == 2
-    for each in failed:
+    for item in failed:
         with pytest.raises(ValueError, match="negative"):
-            await each
+            await item
     assert await work.batches.add(3) == 6
 
 

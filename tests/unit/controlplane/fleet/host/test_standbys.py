@@ -40,6 +40,25 @@ def test_unclaimable_standby_is_not_queued(one: HostSession) -> None:
     assert not standbys.ready_agents(POOL)
 
 
+@pytest.mark.parametrize("count", [10, 1000])
+def test_taking_a_standby_looks_at_no_other_host(count: int) -> None:
+    standbys = Standbys()
+    for number in range(count):
+        standbys.note(f"h{number % 7}", standby(str(uuid.UUID(int=number))))
+    asked: list[str] = []
+
+    def is_usable(agent: str) -> bool:
+        asked.append(agent)
+        return True
+
+    taken = set()
+    while (found := standbys.take(POOL, is_usable)) is not None:
+        _, session = found
+        taken.add(session.internal_id)
+    assert len(taken) == count
+    assert len(asked) == count
+
+
 class Queues(RuleBasedStateMachine):
     """`Standbys` checked against a set of ready ones."""
 

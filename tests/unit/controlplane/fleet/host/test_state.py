@@ -173,7 +173,7 @@ def test_session_absent_from_a_snapshot_is_dropped_unless_newer(link: HostState)
     link.hold("newer", WANTED)
     link.answered("newer", Answer(newer, "life"))
     link.drop_absent({"kept"})
-    assert {each.internal_id for each in link.live()} == {"kept", "newer"}
+    assert {session.internal_id for session in link.live()} == {"kept", "newer"}
 
 
 def test_host_has_no_view_before_it_has_reconciled(link: HostState) -> None:

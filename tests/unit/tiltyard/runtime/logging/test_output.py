@@ -39,7 +39,7 @@ def test_line_has_the_time_except_for_journald() -> None:
             log.error("it went")
             log.info("it stayed")
         lines = ours.recv(4096).decode().splitlines()
-    assert [one[:13] for one in lines] == ["<4>level=warn", "<3>level=erro", "<6>level=info"]
+    assert [line[:13] for line in lines] == ["<4>level=warn", "<3>level=erro", "<6>level=info"]
     [found] = said(lambda: log.warning("it came"), journal_stream=name)
     assert "time" in found, "standard error is not the journal's"
 
@@ -64,9 +64,10 @@ def test_slow_reader_does_not_block_the_program() -> None:
                 log.info("it came", error="x" * 200)
             reading = pool.submit(pipe.lines)
         os.close(pipe.theirs)
-        found = [read(one, "logfmt") for one in reading.result()]
-    came = [one for one in found if one["event"] == "it came"]
-    reported = [int(one["left_out"]) for one in found if one["event"] == "not read in time"]
+        lines = [read(line, "logfmt") for line in reading.result()]
+    came = [line for line in lines if line["event"] == "it came"]
+    reports = [line for line in lines if line["event"] == "not read in time"]
+    reported = [int(report["left_out"]) for report in reports]
     assert 100 <= len(came) < 1_000
     assert len(came) + sum(reported) == 2_000
 
@@ -101,7 +102,7 @@ def test_passes_a_burst_and_then_one_line_a_minute() -> None:
         return getattr(record, "left_out", 0) if limit.filter(record) else None
 
     storm = [a_record("cannot", session=str(number)) for number in range(1_000)]
-    assert [passed(each) for each in storm] == [0] * AT_ONCE + [None] * (1_000 - AT_ONCE)
+    assert [passed(record) for record in storm] == [0] * AT_ONCE + [None] * (1_000 - AT_ONCE)
     assert passed(a_record("something else")) == 0
     now[0] = output.INTERVAL_SECONDS
     assert [passed(a_record("cannot")) for _ in range(2)] == [1_000 - AT_ONCE, None]
@@ -110,7 +111,7 @@ def test_passes_a_burst_and_then_one_line_a_minute() -> None:
     for _ in range(10 * AT_ONCE):
         assert passed(a_record("session started", level=logging.INFO)) == 0
     refused = [a_record("request refused", level=logging.INFO, status=404) for _ in range(50)]
-    assert sum(passed(each) is not None for each in refused) == AT_ONCE
+    assert sum(passed(record) is not None for record in refused) == AT_ONCE
     assert passed(a_record("request refused", level=logging.INFO, status=401)) == 0
 
 
@@ -153,7 +154,7 @@ def test_reports_a_line_that_a_full_pipe_did_not_take(monkeypatch: pytest.Monkey
         log.info("it came")
         log.info("it went")
     os.close(pipe.theirs)
-    report, last = [read(one, "logfmt") for one in pipe.lines()]
+    report, last = [read(line, "logfmt") for line in pipe.lines()]
     assert report["event"] == "not read in time"
     assert report["left_out"] == "1"
     assert last["event"] == "it went"

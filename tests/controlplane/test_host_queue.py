@@ -114,15 +114,24 @@ async def test_free_slot_is_assigned_in_the_same_step(
     assert taken == [1, 0]
 
 
-async def test_waiting_start_never_begins_once_stopped_or_without_room(system: System) -> None:
+async def test_stopped_start_leaves_the_queue(system: System) -> None:
     gate = Gate(system.agent)
     first = await _begin(system, gate)
     second = await _join(system, "second")
-    third = await _join(system, "third")
     (await system.call("DELETE", "/session/second")).expect(204)
     assert_error(await second, 409)
+    gate.open(9)
+    assert (await first).status == 201
+    assert gate.begun == ["first"]
+    await eventually(lambda: system.link().in_flight == 0)
+
+
+async def test_waiting_start_ends_once_no_host_has_room(system: System) -> None:
+    gate = Gate(system.agent)
+    first = await _begin(system, gate)
+    second = await _join(system, "second")
     system.agent.change_host(draining=True)
-    assert_error(await third, 420)
+    assert_error(await second, 420)
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]

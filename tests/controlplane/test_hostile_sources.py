@@ -31,7 +31,8 @@ def refused(answer: Answer, text: str, field: str, status: int = 422) -> None:
         if NO_TEXT & set(text):
             assert_error(answer, 422, "body")
         else:
-            assert_error(answer, status, *([field] if status == 422 else []))
+            fields = [field] if status == 422 else []
+            assert_error(answer, status, *fields)
     except AssertionError as error:
         raise AssertionError(f"{text[:100]!r}: {error}") from None
 

@@ -72,7 +72,8 @@ async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
 ) -> None:
     broken, whole = system.agents
     await system.make_application(account="bob")
-    assert [(await system.start()).status for _ in range(3)] == [201] * 3
+    for _ in range(3):
+        assert (await system.start()).status == 201
     assert len(broken.started) == 1
     assert len(whole.started) == 3
     assert (await system.read("/operator/agent/a0"))["state"] == "ready"
@@ -104,7 +105,7 @@ async def test_a_host_that_is_avoided_is_used_where_no_other_has_room(system: Sy
     assert (await system.read("/operator/agent/a0"))["startFailures"] == []
 
 
-def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success_or_a_long_pause() -> None:
+def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:
     failures = StartFailures()
     now = 0.0
     pauses = []
@@ -120,7 +121,12 @@ def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success_or_a_long_pause
     failures.note_success(GAME)
     assert failures.known(now) == []
     assert failures.note(GAME, ERROR, now, 0).pause == FIRST_PAUSE
-    late = now + FIRST_PAUSE + LONGEST_PAUSE + 1
+
+
+def test_failure_long_after_the_last_one_counts_as_the_first() -> None:
+    failures = StartFailures()
+    failures.note(GAME, ERROR, 0.0, 0)
+    late = FIRST_PAUSE + LONGEST_PAUSE + 1
     assert failures.known(late) == []
     assert failures.note(GAME, ERROR, late, 0).pause == FIRST_PAUSE
 
@@ -134,6 +140,13 @@ def test_failures_of_one_account_avoid_no_host_for_others() -> None:
     assert len(failures.known(1.0)) == MOST
     failures.note(("carol", "game"), ERROR, 1.0, 0)
     assert failures.is_failing(2.0)
+    assert failures.avoided(OTHER, 2.0) is not None
+
+
+def test_a_success_of_one_application_ends_the_avoidance_by_all_but_those_that_failed() -> None:
+    failures = StartFailures()
+    failures.note(GAME, ERROR, 1.0, 0)
+    failures.note(("carol", "game"), ERROR, 1.0, 0)
     assert failures.avoided(OTHER, 2.0) is not None
     failures.note_success(OTHER)
     assert failures.avoided(OTHER, 2.0) is None

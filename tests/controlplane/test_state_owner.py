@@ -128,9 +128,12 @@ def test_a_backup_is_roots_and_no_link_has_root_read_what_is_roots(settings: Pat
     assert _owners(state) == {(SERVICE, SERVICE)}
 
 
-def test_root_is_root_again_afterwards_and_stays_it_for_a_folder_of_its_own(folder: Path) -> None:
+def test_root_stays_root_for_a_folder_of_its_own(folder: Path) -> None:
     with as_owner_of(folder):
         assert os.geteuid() == 0
+
+
+def test_root_is_root_again_afterwards(folder: Path) -> None:
     os.chown(folder, SERVICE, SERVICE)
     groups = os.getgroups()
     with pytest.raises(LookupError), as_owner_of(folder):

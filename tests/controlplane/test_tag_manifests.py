@@ -38,12 +38,15 @@ async def assert_refused(system: System, status: int, why: str) -> None:
     assert system.agent.pulled == []
 
 
-async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: System) -> None:
+async def test_image_is_read_with_one_request(system: System) -> None:
+    await pulls(system, system.registry.push("studio/game", "v1"))
+    assert system.registry.asked == ["/v2/studio/game/manifests/v1"]
+
+
+async def test_images_for_linux_of_a_list_are_read_and_no_others(system: System) -> None:
     registry = system.registry
-    await pulls(system, registry.push("studio/game", "v1"))
-    assert registry.asked == ["/v2/studio/game/manifests/v1"]
-    registry.asked.clear()
-    first, second = (push_listed(registry, image(name)) for name in ("first", "second"))
+    first = push_listed(registry, image("first"))
+    second = push_listed(registry, image("second"))
     attestation = blob(IMAGE, platform={"os": "unknown", "architecture": "unknown"})
     windows = blob(IMAGE, "windows", platform={"os": "windows", "architecture": "amd64"})
     listed = index(first, attestation, second, windows, first)
@@ -52,12 +55,19 @@ async def test_only_an_image_and_those_for_linux_of_a_list_are_read(system: Syst
     assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
 
 
-async def test_image_that_may_not_be_pulled_is_422_and_a_good_tag_stays(system: System) -> None:
+async def test_image_that_is_too_large_is_422(system: System) -> None:
     system.registry.push_manifest("studio/game", "v1", image(layers=[blob(LAYER, size=994)]))
     await assert_refused(system, 422, "its image has 1001 bytes; at most 1000 are")
-    good, bad = (push_listed(system.registry, one) for one in (image(), FOREIGN))
+
+
+async def test_list_with_one_image_that_may_not_be_pulled_is_422(system: System) -> None:
+    good = push_listed(system.registry, image())
+    bad = push_listed(system.registry, FOREIGN)
     system.registry.push_manifest("studio/game", "v1", index(good, bad))
     await assert_refused(system, 422, "outside the registry")
+
+
+async def test_enabled_tag_stays_although_its_new_image_may_not_be_pulled(system: System) -> None:
     old = await system.enable("v1")
     system.registry.push_manifest("studio/game", "v1", FOREIGN)
     assert_error(await system.enable_tag(), 422, "tag")
@@ -66,26 +76,45 @@ async def test_image_that_may_not_be_pulled_is_422_and_a_good_tag_stays(system: 
     assert system.agent.pulled == [old]
 
 
-async def test_answer_that_is_not_what_a_tag_or_a_list_names_is_503(system: System) -> None:
-    system.registry.push_manifest("studio/game", "v1", b"<html>Log in</html>", "text/html")
-    await assert_refused(system, 503, "its manifest is not JSON")
-    system.registry.push_manifest("studio/game", "v1", b" " * (4 * 1024 * 1024 + 1), IMAGE)
-    await assert_refused(system, 503, "its answer is larger than 4194304 bytes")
+@pytest.mark.parametrize(
+    ("content", "kind", "why"),
+    [
+        (b"<html>Log in</html>", "text/html", "its manifest is not JSON"),
+        (b" " * (4 * 1024 * 1024 + 1), IMAGE, "its answer is larger than 4194304 bytes"),
+    ],
+    ids=["a page", "too large"],
+)
+async def test_answer_that_is_no_manifest_is_503(
+    system: System, content: bytes, kind: str, why: str
+) -> None:
+    system.registry.push_manifest("studio/game", "v1", content, kind)
+    await assert_refused(system, 503, why)
+
+
+async def test_manifest_with_the_digest_of_another_is_503(system: System) -> None:
     system.registry.push("studio/game", "v1")
     system.registry.header_digest = "sha256:" + "0" * 64
     await assert_refused(system, 503, "its manifest does not match its digest")
+
+
+async def test_list_that_names_a_missing_image_is_503(system: System) -> None:
+    named = push_listed(system.registry, image())
+    system.registry.push_manifest("studio/game", "v1", index(named))
+    key = ("studio/game", named["digest"])
+    good = system.registry.manifests.pop(key)
+    await assert_refused(system, 503, "it lacks an image that its list names")
+    system.registry.manifests[key] = good
+    assert (await system.enable_tag()).status == 204
+
+
+async def test_list_that_names_an_image_of_other_content_is_503(system: System) -> None:
     registry = system.registry
-    registry.header_digest = None
     named = push_listed(registry, image())
     registry.push_manifest("studio/game", "v1", index(named))
-    key = ("studio/game", named["digest"])
-    good = registry.manifests.pop(key)
-    await assert_refused(system, 503, "it lacks an image that its list names")
-    registry.manifests[key] = (good[0] + b" ", IMAGE)
+    content, kind = registry.manifests["studio/game", named["digest"]]
+    registry.manifests["studio/game", named["digest"]] = (content + b" ", kind)
     registry.header_digest = ""
     await assert_refused(system, 503, "it lacks an image that its list names")
-    registry.manifests[key] = good
-    assert (await system.enable_tag()).status == 204
 
 
 async def test_what_a_list_names_has_the_same_time_limit(

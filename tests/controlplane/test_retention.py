@@ -1,6 +1,7 @@
 """Retention, and the removal of accounts, work in portions."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables import audit, session_rows, tokens
 from controlplane.storage.tables.accounts import remove_portion
 from tests.support.controlplane.system import System, assert_error
+from tests.support.fake_clock import FakeClock
 
 ALICE = "/operator/account/alice"
 
@@ -75,7 +77,7 @@ async def test_removes_ended_sessions_and_players_in_portions(
     # A session is removed together with all of its players.
     assert changes.most <= 3 * PORTION + 1
     assert changes.transactions >= 7
-    assert {row[0] for row in await system.rows("SELECT ended_ms FROM session")} == {100}
+    assert await system.rows("SELECT DISTINCT ended_ms FROM session") == [(100,)]
     assert await system.rows("SELECT 1 FROM player") == []
     assert await system.rows("SELECT count(*) FROM unanswered") == [(2,)]
 
@@ -97,6 +99,31 @@ async def test_removes_ended_tokens_in_portions_children_first(
     monkeypatch.undo()
     assert changes.most <= PORTION
     assert await system.rows("SELECT id FROM token WHERE account='alice'") == [(maker,)]
+
+
+@pytest.mark.system(agents=0)
+async def test_upkeep_removes_ended_sessions_and_stopped_attempts(system: System) -> None:
+    await add_sessions(system, 1, ended_ms=1)
+    await system.rows("INSERT INTO unanswered VALUES ('attempt', 'a0', 0, 1)")
+    await system.control_plane.upkeep.forget()
+    assert await system.rows("SELECT 1 FROM session") == []
+    assert await system.rows("SELECT 1 FROM unanswered") == []
+
+
+async def test_upkeep_tries_again_every_hour(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add_sessions(system, 1, ended_ms=1)
+    await system.rows("UPDATE session SET agent='a0'")  # a restart removes those without one
+    fail = "BEGIN SELECT RAISE(ABORT, 'as scripted'); END"
+    await system.rows(f"CREATE TRIGGER keep BEFORE DELETE ON session {fail}")
+    system.clock = clock = FakeClock(time.time())
+    await system.restart()
+    await clock.leap(3600)
+    assert caplog.text.count("cannot delete old data yet kind=ended sessions") == 2
+    await system.rows("DROP TRIGGER keep")
+    await clock.leap(3600)
+    assert await system.rows("SELECT 1 FROM session") == []
 
 
 async def test_finds_old_rows_by_index(system: System) -> None:
@@ -149,7 +176,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     return system
 
 
-async def test_account_under_removal_is_gone_for_all_and_its_name_free(broken_off: System) -> None:
+async def test_account_under_removal_is_gone_for_all(broken_off: System) -> None:
     listed = (await broken_off.read("/operator/account"))["accounts"]
     assert [account["name"] for account in listed] == ["bob"]
     assert_error(await broken_off.call("DELETE", ALICE), 404)
@@ -158,6 +185,11 @@ async def test_account_under_removal_is_gone_for_all_and_its_name_free(broken_of
         assert_error(await broken_off.call("GET", path), 401)
     body = {"account": "alice", "name": "new", "scopes": []}
     assert_error(await broken_off.call("POST", "/operator/token", json=body), 404)
+
+
+async def test_new_account_of_the_name_has_nothing_of_the_one_under_removal(
+    broken_off: System,
+) -> None:
     path = "/operator/account"
     body = {"name": "alice"}
     made = (await broken_off.call("POST", path, json=body)).expect(201)

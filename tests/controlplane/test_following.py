@@ -53,7 +53,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_a_snapshot_during_a_start_does_not_end_it(system: System) -> None:
     agent = system.agent
-    (start, gate) = await system.held_start(id="s")
+    start, gate = await system.held_start(id="s")
     agent.send_snapshot()
     agent.change_host(version="after the snapshot")
     await system.has_reported(agent.name, version=agent.host.version)
@@ -169,7 +169,7 @@ async def test_a_stalled_control_plane_does_not_reconnect(
         time.sleep(1.0)  # noqa: ASYNC251  a stall on purpose
         before = link.reported_at or 0
         await eventually(lambda: (link.reported_at or 0) > before)
-    assert not [each for each in caplog.messages if "stream broke" in each]
+    assert not [message for message in caplog.messages if "stream broke" in message]
 
 
 @pytest.fixture(autouse=True)

@@ -40,13 +40,14 @@ def test_another_operator_token_has_no_parent(config: Config) -> None:
     third = made(config, "--new-operator-token", "--account", "studio")
     assert second["accounts"] == {}
     assert set(third["accounts"]) == {"studio"}
-    operators = [token_id(one["operator_token"]) for one in (first, second, third)]
+    initial = token_id(first["operator_token"])
+    alone = token_id(second["operator_token"])
+    beside_an_account = token_id(third["operator_token"])
     stored = rows(config, "SELECT id, account, name, parent, expire_ms FROM token")
     found = {row[0]: row[1:] for row in stored}
-    assert [found[one] for one in operators] == [
-        (None, "initial", None, None),
-        *((None, f"init-{one}", None, None) for one in operators[1:]),
-    ]
+    assert found[initial] == (None, "initial", None, None)
+    assert found[alone] == (None, f"init-{alone}", None, None)
+    assert found[beside_an_account] == (None, f"init-{beside_an_account}", None, None)
     assert made(config, "--account", "studio") == {"accounts": {}, "operator_token": None}
 
 

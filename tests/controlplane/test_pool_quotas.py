@@ -18,8 +18,8 @@ async def system(system: System) -> System:
 
 async def usage(system: System) -> dict[str, float]:
     accounts = (await system.read("/operator/account"))["accounts"]
-    (found,) = (each for each in accounts if each["name"] == "alice")
-    return dict(found["usage"])
+    (alice,) = (account for account in accounts if account["name"] == "alice")
+    return dict(alice["usage"])
 
 
 async def put(system: System, size: int, place: str = "game/elsewhere", **more: Any) -> Answer:

@@ -68,8 +68,13 @@ async def test_answers_when_the_ports_are_bound(system: System) -> None:
 
 
 async def test_answers_without_waiting_unless_a_header_prefers_it(system: System) -> None:
+    """A preference is one element of one header: its parameters are not preferences."""
     for headers in ({}, {"Prefer": "wait=60"}, {"Prefer": "return=minimal; wait=ready"}):
-        assert APPLIED not in (await system.start(headers=headers)).expect(201).headers
+        answer = (await system.start(headers=headers)).expect(201)
+        assert APPLIED not in answer.headers
+
+
+async def test_several_headers_of_preferences_are_read_together(system: System) -> None:
     system.agent.binds_at_once = True
     several = [
         ("Authorization", f"Bearer {system.tokens['alice']}"),
@@ -192,7 +197,8 @@ async def test_answers_at_once_with_too_many_waits(
     monkeypatch.setattr(wait_ready, limit, 1)
     starting = begin(system, "first")
     internal_id = await running(system, "first")
-    assert APPLIED not in (await start(system, "second")).expect(201).headers
+    answer = (await start(system, "second")).expect(201)
+    assert APPLIED not in answer.headers
     waits = system.control_plane.ready_starts
     assert waits.has_room("bob") == (limit == "MOST_OF_AN_ACCOUNT")
     system.agent.bind(internal_id)

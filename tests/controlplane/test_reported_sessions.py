@@ -34,16 +34,23 @@ async def lose_database(system: System) -> None:
     await system.serve()
 
 
-@pytest.mark.parametrize("forged", ["account", "ticket"])
+@pytest.mark.parametrize(
+    ("field", "forged"),
+    [
+        ("account", "bob"),
+        ("session_id", "other"),
+        ("application", "other"),
+        ("ticket", bytes(32)),
+    ],
+)
 @pytest.mark.system(application={})
 async def test_session_without_valid_ticket_is_left_alone(
-    system: System, forged: str, caplog: pytest.LogCaptureFixture
+    system: System, field: str, forged: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     await system.start(id="x")
     (session,) = system.agent.live
     await system.stop_serving()
-    wrong: Any = {"account": "bob", "ticket": bytes(32)}.get(forged, "other")
-    setattr(session.identity, forged, wrong)
+    setattr(session.identity, field, forged)
     await edit(system, "DELETE FROM session")
     await system.serve()
     system.agent.change(session.internal_id, state=agent_pb2.STATE_RESTARTING)
@@ -163,7 +170,7 @@ async def test_reports_that_change_no_row_are_not_written(
     write = Reports.write
 
     async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Evaluation:
-        written.extend(each.internal_id for each in sessions)
+        written.extend(session.internal_id for session in sessions)
         return await write(self, agent, sessions, *more)
 
     monkeypatch.setattr(Reports, "write", noted)

@@ -342,6 +342,7 @@ def test_command_reports_the_restored_backup(config: Config, made: Made, tmp_pat
     assert done.exit_code == 0, done.output
     assert "restored the backup of 2026-05-04T10:30:00Z" in done.stdout
     assert f"replaced files are in {config.state_dir}/replaced-" in done.stdout
+    assert "create newer accounts again with `init --account NAME`" in done.stdout
     nothing = command(config, "restore", "--force", f"{path}.gone")
     assert nothing.exit_code == 1
     assert nothing.stderr.count("\n") == 1

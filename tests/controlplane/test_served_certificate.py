@@ -99,33 +99,39 @@ async def test_files_that_change_while_they_are_read_are_read_again(
     await served.close()
 
 
-async def test_new_connections_have_the_last_valid_certificate(
-    system: Tls, files: Files, caplog: pytest.LogCaptureFixture
+async def _shown(system: System) -> bytes:
+    """Return the certificate of a new connection."""
+    _, writer, certificate = await _connected(system)
+    writer.close()
+    return certificate
+
+
+async def test_new_connections_have_a_renewed_certificate_and_old_ones_go_on(
+    system: Tls, files: Files
 ) -> None:
     reader, writer, first = await _connected(system)
     second = files.make()
     assert first != second
     await system.control_plane.certificate.look()
-    _, new, renewed = await _connected(system)
-    assert renewed == second
+    assert await _shown(system) == second
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert (await reader.read()).startswith(b"HTTP/1.1 200")
-    for each in (writer, new):
-        each.close()
+    writer.close()
 
-    async def shown() -> bytes:
-        _, writer, certificate = await _connected(system)
-        writer.close()
-        return certificate
 
+async def test_last_valid_certificate_stays_until_the_next_valid_one(
+    system: Tls, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    valid = files.make()
+    await system.control_plane.certificate.look()
     key = Path(files.settings["tls_key"])
     for damage in (key.unlink, lambda: key.write_text("")):
         files.make()
         damage()
         for _ in range(2):
             await system.control_plane.certificate.look()
-        assert await shown() == second
+        assert await _shown(system) == valid
     assert caplog.text.count("cannot use the new certificate") == 2
     last = files.make()
     await system.control_plane.certificate.look()
-    assert await shown() == last
+    assert await _shown(system) == last

@@ -170,11 +170,13 @@ _Row = tuple[dict[str, Any], dict[str, Any]]
 def _cases(draw: st.DrawFn) -> tuple[list[_Row], SessionFilter]:
     rows = draw(st.lists(st.tuples(_SESSIONS, _MORE), max_size=8))
     used = [label for new, _ in rows for label in new["labels"].items()]
-    some = st.lists(st.sampled_from(used), min_size=1, max_size=2).map(dict) if used else _LABELS
+    present = _LABELS
+    if used:
+        present = st.lists(st.sampled_from(used), min_size=1, max_size=2).map(dict)
     values: dict[str, st.SearchStrategy[Any]] = {
         **dict.fromkeys(("location", "application", "tag", "host"), _TEXTS),
         **dict.fromkeys(("more_players_than", "fewer_players_than"), _BOUNDS),
-        "labels": some | _LABELS | st.just({"a": "\ud800"}),
+        "labels": present | _LABELS | st.just({"a": "\ud800"}),
     }
     names = draw(st.sets(st.sampled_from(sorted(values)), max_size=2))  # more would match nothing
     fields = {name: draw(values[name]) for name in sorted(names)}
@@ -336,14 +338,14 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
 
     async def one() -> None:
         session_id = chance.choice(ids)
-        some = chance.choices(names, k=chance.randint(1, 5))
+        chosen = chance.choices(names, k=chance.randint(1, 5))
         actions: list[Callable[[], Awaitable[object]]] = [
             lambda: end(session_id),
             lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
             lambda: store.run(reserve, new_session(session_id, chance.randrange(9) / 1000)),
-            lambda: store.run(players.leave_all, "alice", some),
-            lambda: store.run(players.leave, "alice", session_id, some),
-            lambda: store.run(players.join, "alice", session_id, some),
+            lambda: store.run(players.leave_all, "alice", chosen),
+            lambda: store.run(players.leave, "alice", session_id, chosen),
+            lambda: store.run(players.join, "alice", session_id, chosen),
         ]
         with suppress(ConflictError, NotFoundError):
             await chance.choices(actions, weights=(1, 1, 2, 1, 3, 4))[0]()

@@ -236,5 +236,8 @@ async def test_a_stop_is_two_transactions_and_its_report(
     monkeypatch.setattr(Store, "run_then", noted)
     (await system.call("DELETE", "/session/x")).expect(204)
     await eventually(lambda: system.link().sequence == system.agent.sequence)
-    others = {write_all, note_use}
-    assert [each for each in ran if each not in others] == [request_stop, write_stopped]
+    of_other_work = {write_all, note_use}
+    assert [transaction for transaction in ran if transaction not in of_other_work] == [
+        request_stop,
+        write_stopped,
+    ]

@@ -152,8 +152,9 @@ async def test_failing_look_does_not_affect_others(store: Store) -> None:
         store.look(lambda db: _insert(db, "x")),
         store.look(lambda db: db.execute("SELECT 1").fetchone()[0]),
     ]
-    *failed, found = await asyncio.gather(*looks, return_exceptions=True)
-    assert [type(each) for each in failed] == [StoreError, StoreError]
+    unknown_table, write, found = await asyncio.gather(*looks, return_exceptions=True)
+    assert type(unknown_table) is StoreError
+    assert type(write) is StoreError
     assert found == 1
     assert await _names(store) == []
 
@@ -196,10 +197,13 @@ async def test_child_tasks_queue_under_the_same_account(store: Store) -> None:
     async def start(account: str, count: int) -> None:
         queue_as(account)
         sent = [store.run(lambda _: done.append(account)) for _ in range(count)]
-        await asyncio.gather(*(asyncio.create_task(each) for each in sent))
+        await asyncio.gather(*(asyncio.create_task(transaction) for transaction in sent))
 
     async with blocked(store.run):
-        starting = [asyncio.create_task(start(*each)) for each in (("alice", 9), ("bob", 1))]
+        starting = [
+            asyncio.create_task(start("alice", 9)),
+            asyncio.create_task(start("bob", 1)),
+        ]
         for _ in range(3):
             await asyncio.sleep(0)
     await asyncio.gather(*starting)

@@ -18,7 +18,7 @@ from tiltyard.agent.v1 import agent_pb2
 pytestmark = pytest.mark.system(application={})
 
 
-async def test_pool_is_kept_once_it_is_set_and_follows_its_application(system: System) -> None:
+async def test_pool_is_kept_once_it_is_set(system: System) -> None:
     await keep(system, claimSignal="SIGUSR1")
     (order,) = system.agent.orders
     assert order.size == 3
@@ -28,6 +28,10 @@ async def test_pool_is_kept_once_it_is_set_and_follows_its_application(system: S
     assert order.spec.identity.tag == "v1"
     assert len(order.spec.ports) == 2
     assert order.spec.restart is False
+
+
+async def test_standbys_follow_an_edit_of_their_application(system: System) -> None:
+    await keep(system)
     assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
     await eventually(lambda: len(system.agent.orders) == 2)
     order = system.agent.orders[-1]
@@ -52,11 +56,23 @@ async def test_standbys_are_not_sessions(system: System) -> None:
         assert_error(await system.call("GET", path), 404)
 
 
-@pytest.mark.parametrize("path", ["/warm-pool/game/local", "/operator/account/alice"])
-async def test_a_surplus_is_given_back(system: System, path: str) -> None:
+async def test_surplus_of_a_smaller_pool_is_given_back(system: System) -> None:
     await keep(system)
     await put(system, size=1)
     await eventually(lambda: len(system.agent.standbys) == 1)
+
+
+async def test_pool_of_a_region_that_its_application_leaves_is_given_back(system: System) -> None:
+    await keep(system)
+    assert (await system.edit(regions=["elsewhere"])).status == 204
+    await eventually(lambda: not system.agent.standbys)
+
+
+@pytest.mark.parametrize("path", ["/warm-pool/game/local", "/operator/account/alice"])
+async def test_standbys_of_a_removed_pool_or_account_are_given_back(
+    system: System, path: str
+) -> None:
+    await keep(system)
     assert (await system.call("DELETE", path)).status == 204
     await eventually(lambda: not system.agent.standbys)
 
@@ -211,5 +227,5 @@ async def test_an_agent_with_standbys_stays_until_it_is_drained(system: System) 
     path = f"/operator/agent/{drained.name}"
     assert_error(await system.call("DELETE", path), 409)
     await system.call("POST", f"{path}/drain", json={})
-    await eventually(lambda: (len(other.standbys), len(drained.standbys)) == (3, 0))
+    await eventually(lambda: len(other.standbys) == 3 and not drained.standbys)
     await system.until_answered("DELETE", path, 204)

@@ -40,6 +40,7 @@ NOBODY = 0  # In place of a status: the control plane was down
 class Session:
     """A session as its only caller knows it; an unknown request may still take effect."""
 
+    is_being_started: bool = False  # A start is under way
     start_asked: bool = False
     started: bool = False
     stop_asked: bool = False
@@ -47,11 +48,16 @@ class Session:
 
 
 class Caller:
-    """A caller of an account with one or a few sessions."""
+    """A caller of an account with one or a few sessions, of those who share its quota."""
 
-    def __init__(self, number: int, account: str, outlived: Outlived, chance: Random) -> None:
-        self._name = f"{account}-{number}"
+    def __init__(
+        self, peers: list["Caller"], account: str, outlived: Outlived, chance: Random
+    ) -> None:
+        """Join `peers`, the callers of the account."""
+        self._name = f"{account}-{len(peers)}"
         self._account = account
+        self._peers = peers
+        peers.append(self)
         self._outlived = outlived
         self._chance = chance
         self._numbers = itertools.count()
@@ -83,9 +89,13 @@ class Caller:
 
     async def _ask(self, operation: str, session_id: str) -> bool:
         """Send one request; return whether its outcome is unknown."""
-        status, body = await self._call(operation, session_id)
-        is_unknown = status is None or status >= 500
         session = self.sessions.setdefault((self._account, session_id), Session())
+        is_a_start = operation == "start"
+        held = self._held_by_account()
+        session.is_being_started = is_a_start
+        status, body = await self._call(operation, session_id)
+        session.is_being_started = False
+        is_unknown = status is None or status >= 500
         if is_unknown:
             outcome = "unknown"
         elif status in {200, 201, 204}:
@@ -94,8 +104,10 @@ class Caller:
             outcome = "refused"
         self.answers[f"{operation} {outcome}"] += 1
         mistake = status in {401, 403, 500} or (status == 404 and session.started)
-        if operation == "start":
+        if is_a_start:
             mistake |= status == 201 and session.started
+            others = (held | self._held_by_account()) - {(self._account, session_id)}
+            mistake |= status == 402 and len(others) < QUOTA
             session.started |= status == 201
             session.start_asked |= is_unknown or status == 201
             is_over = status not in {201, 409}
@@ -113,6 +125,15 @@ class Caller:
         if is_over and not is_unknown and session_id in self._mine:
             self._mine.remove(session_id)
         return is_unknown
+
+    def _held_by_account(self) -> set[Key]:
+        """The sessions that may use the quota of the account now."""
+        return {
+            key
+            for peer in self._peers
+            for key, session in peer.sessions.items()
+            if (session.start_asked or session.is_being_started) and not session.stopped
+        }
 
     async def _call(self, operation: str, session_id: str) -> tuple[int | None, Any]:
         path = f"/session/{session_id}"
@@ -145,9 +166,10 @@ async def test_f36_a_control_plane_killed_again_and_again_forgets_and_doubles_no
             body = {"quota": {"sessions": QUOTA}}
             assert (await outlived.call("PUT", path, body=body))[0] == 204
         outlived.witness.most = MOST
+        peers: dict[str, list[Caller]] = {account: [] for account in ACCOUNTS}
         callers = [
-            Caller(number, account, outlived, Random(chance.random()))
-            for number in range(CALLERS)
+            Caller(peers[account], account, outlived, Random(chance.random()))
+            for _ in range(CALLERS)
             for account in ACCOUNTS
         ]
         kills = await _killed_under_load(outlived, callers, kills, starts, chance)

@@ -17,8 +17,8 @@ CALLERS = 500
 BURST = 50
 QUEUE = 50  # Fewer than the connections of a client
 # Longer than any machine takes to refuse all others, during which the first start is held.
-PATIENT = {"start_timeout": 60.0}
-UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6, **PATIENT}
+PATIENT: dict[str, Any] = {"start_timeout": 60.0}
+UNLIMITED: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6, **PATIENT}
 
 
 @pytest.mark.slow

@@ -216,11 +216,14 @@ async def test_standbys_that_ended_while_the_agent_was_down_are_replaced(host: H
     for standby in before:
         host.engine.end(standby.container, 137)
     host.clock.reboot()
-    async with host() as agent, kept_full(agent):
-        await host.clock.advance(1)
-        replacements = [standby.internal_id for standby in ready(agent)]
-        assert len(replacements) == 2
-        assert agent.directories() == sorted(replacements)
+    async with host() as agent:
+        await until_idle()
+        assert standbys(agent) == []
+        async with kept_full(agent):
+            await host.clock.advance(1)
+            replacements = [standby.internal_id for standby in ready(agent)]
+            assert len(replacements) == 2
+            assert agent.directories() == sorted(replacements)
 
 
 @pytest.mark.parametrize("content", ["", "{}"])

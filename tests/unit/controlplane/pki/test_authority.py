@@ -66,12 +66,15 @@ def test_agent_certificate_is_for_servers_and_names_only_the_agent(authority: Au
     assert int(issued.serial, 16) == made.serial_number
 
 
-def test_own_certificates_are_for_a_client_and_a_name_of_no_agent(authority: Authority) -> None:
+def test_certificate_of_the_control_plane_is_for_clients(authority: Authority) -> None:
     own = authority.caller(NOW)
     made = read(own.certificate)
     made.verify_directly_issued_by(read(authority.certificate))
     assert described(made) == (["tiltyard://controlplane"], [], [ExtendedKeyUsageOID.CLIENT_AUTH])
     assert "PRIVATE" not in repr(own)
+
+
+def test_certificate_of_the_listener_has_a_name_of_no_agent(authority: Authority) -> None:
     made = read(authority.listener(NOW).certificate)
     hosts = ["enrolment.tiltyard.internal"]
     assert described(made) == ([], hosts, [ExtendedKeyUsageOID.SERVER_AUTH])

@@ -34,15 +34,24 @@ async def canary(stack: AsyncExitStack) -> mock.Mock:
     return accept
 
 
-async def test_uses_auth_hosts(http: RegistryHttp, server: Server, stack: AsyncExitStack) -> None:
+@pytest.fixture
+async def service(http: RegistryHttp, server: Server, stack: AsyncExitStack) -> Server:
+    """Another host, which the registry names for the login."""
     service = Server(http)
     await service.start(stack)
     server.given = service.given
     server.challenge = f'Bearer realm="http://{service.address}/token"'
+    return service
+
+
+async def test_does_not_log_in_at_another_host(server: Server, service: Server) -> None:
     with pytest.raises(UnusableError):
         await server.ask(**LOGIN)
     assert service.asked == []
     assert server.paths == ["/v2/x"]
+
+
+async def test_logs_in_at_a_host_of_auth_hosts(server: Server, service: Server) -> None:
     assert (await server.ask(auth_hosts=(service.address,))).status == 200
     assert service.asked == [("/token", {"scope": SCOPE}, "")]
 

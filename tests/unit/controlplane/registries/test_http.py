@@ -43,8 +43,13 @@ async def test_fetches_a_token_with_credentials_and_reuses_it(server: Server) ->
     assert server.paths == ["/v2/x", "/token", "/v2/x", "/v2/x", "/v2/x"]
     assert server.asked[1][2] == BASIC
     assert {header for _, _, header in server.asked[2:]} == {"Bearer t2"}
-    # Tokens are per repository and credentials.
+
+
+async def test_fetches_a_token_for_each_repository_and_login(server: Server) -> None:
+    await server.ask(**LOGIN)
+    assert server.paths.count("/token") == 1
     await server.ask(scope="repository:other:pull", **LOGIN)
+    assert server.paths.count("/token") == 2
     await server.ask()
     assert server.paths.count("/token") == 3
 
@@ -105,10 +110,13 @@ async def test_limits_the_size_of_a_token_response(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_refused_or_missing_token_is_404(server: Server, status: int) -> None:
+async def test_missing_anonymous_token_is_404(server: Server, status: int) -> None:
     server.token_status = status
     assert (await server.ask()).status == 404
-    server.token_status = 200
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_refused_token_is_404(server: Server, status: int) -> None:
     server.refusal = status
     server.accepts = lambda _: False
     for more in ({}, LOGIN):

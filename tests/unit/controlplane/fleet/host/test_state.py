@@ -89,14 +89,18 @@ def test_excessive_report_is_an_error_and_forgotten(link: HostState, flood: str)
         assert link.live_sessions == 0
 
 
-def test_hold_takes_reservation_port_and_slot_until_given_back(link: HostState) -> None:
-    before = view(link)
+def test_hold_takes_reservation_port_and_slot(link: HostState) -> None:
     link.hold("i", WANTED)
     taken = view(link)
     assert taken.held == Resources(2, 3)
     assert taken.starting == 1
     assert taken.in_flight == 1
     assert (Protocol.UDP, 20007) in taken.used_ports()
+
+
+def test_given_back_hold_returns_everything(link: HostState) -> None:
+    before = view(link)
+    link.hold("i", WANTED)
     link.give_back("i")
     after = view(link)
     assert after.used_ports() == before.used_ports()

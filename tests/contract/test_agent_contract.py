@@ -42,7 +42,8 @@ class Side:
     async def follow(self) -> None:
         async for message in self.stub.Watch(pb.WatchRequest()):
             async with self.changed:
-                self.known |= {s.internal_id: s for s in message.sessions.sessions}
+                for session in message.sessions.sessions:
+                    self.known[session.internal_id] = session
                 self.counted |= set(message.host.starting)
                 if message.HasField("snapshot_end"):
                     self.watched.set()
@@ -147,7 +148,7 @@ async def test_a_host_names_the_starts_that_its_numbers_include(agent: Side) -> 
     await agent.watched.wait()
     request = start_request()
     await agent.start(request)
-    await agent.becomes(request.internal_id, lambda s: s.state == pb.STATE_RUNNING)
+    await agent.becomes(request.internal_id, lambda session: session.state == pb.STATE_RUNNING)
     assert request.internal_id in agent.counted
 
 
@@ -159,7 +160,7 @@ async def test_a_stop_ends_a_session_and_may_be_repeated(agent: Side) -> None:
         assert ended.state == pb.STATE_EXITED
         assert ended.end_reason == pb.END_REASON_STOPPED
     assert (await agent.start(request)).state == pb.STATE_EXITED
-    reported = await agent.becomes(request.internal_id, lambda s: s.state in _ENDED)
+    reported = await agent.becomes(request.internal_id, lambda session: session.state in _ENDED)
     assert reported.end_reason == pb.END_REASON_STOPPED
 
 
@@ -192,7 +193,7 @@ async def test_a_drained_host_refuses_starts_until_that_is_called_off(agent: Sid
     assert await agent.refuses("SetDrain", pb.SetDrainRequest(revision=1)) == "STALE_REVISION"
     await agent.stub.SetDrain(pb.SetDrainRequest(revision=3))
     assert (await agent.start(start_request())).state == pb.STATE_RUNNING
-    await agent.becomes(kept.internal_id, lambda s: s.state == pb.STATE_RUNNING)
+    await agent.becomes(kept.internal_id, lambda session: session.state == pb.STATE_RUNNING)
 
 
 async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
@@ -208,7 +209,7 @@ async def test_a_pool_is_filled_claimed_and_filled_again(agent: Side) -> None:
     assert session.warm_pool_revision == 1
     assert session.injected_env["TILTYARD_SESSION_ID"] == "m1"
     assert (await agent.claim(claim)).identity == claim.identity
-    await agent.becomes(standby.internal_id, lambda s: not s.warm_pool)
+    await agent.becomes(standby.internal_id, lambda session: not session.warm_pool)
     assert standby.internal_id not in {each.internal_id for each in await agent.standbys(2)}
 
 
@@ -256,10 +257,17 @@ async def test_an_order_of_another_spec_replaces_the_standbys(agent: Side) -> No
     await agent.stub.SetWarmPool(pool_request(1))
     (older,) = await agent.standbys(1)
     await agent.stub.SetWarmPool(pool_request(1, 2, ttl=None, env={"MODE": "new"}))
-    ended = await agent.becomes(older.internal_id, lambda s: s.state in _ENDED)
+    ended = await agent.becomes(older.internal_id, lambda session: session.state in _ENDED)
     assert ended.end_reason == pb.END_REASON_STOPPED
     (newer,) = await agent.standbys(1)
     assert newer.warm_pool_revision == 2
+
+
+async def test_a_standby_has_no_lifetime(agent: Side) -> None:
+    """Not even if the spec of its pool has one: the claim gives it."""
+    await agent.stub.SetWarmPool(pool_request(1, ttl=Duration(seconds=60)))
+    (standby,) = await agent.standbys(1)
+    assert not standby.HasField("expire_time")
 
 
 async def test_a_claim_gives_a_lifetime(agent: Side) -> None:
@@ -267,5 +275,13 @@ async def test_a_claim_gives_a_lifetime(agent: Side) -> None:
     (standby,) = await agent.standbys(1)
     claim = claim_request(standby)
     claim.ttl.CopyFrom(Duration(seconds=600))
-    assert not standby.HasField("expire_time")
     assert (await agent.claim(claim)).HasField("expire_time")
+
+
+async def test_a_repeated_claim_does_not_extend_the_lifetime(agent: Side) -> None:
+    await agent.stub.SetWarmPool(pool_request(1))
+    (standby,) = await agent.standbys(1)
+    claim = claim_request(standby)
+    claim.ttl.CopyFrom(Duration(seconds=600))
+    session = await agent.claim(claim)
+    assert (await agent.claim(claim)).expire_time == session.expire_time

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import dataclasses
+from functools import partial
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from agent.domain.errors import AgentError
 from agent.rpc.statuses import GRPC_CODES
 from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
@@ -60,6 +63,15 @@ def test_reasons_mirror_the_proto_and_each_has_a_status() -> None:
     assert set(GRPC_CODES) == set(ErrorReason)
 
 
+def test_every_error_fills_its_template() -> None:
+    kinds = [AgentError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        values = [0 for _ in dataclasses.fields(kind)]
+        assert str(kind(*values))
+    assert len(kinds) > 30, "they are not found"
+
+
 async def test_every_method_is_offered(stub: Any) -> None:
     methods = set(pb.DESCRIPTOR.services_by_name["AgentService"].methods_by_name)
     refusals = set()
@@ -95,6 +107,69 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert b"".join([c.data async for c in stub.FetchArtifact(fetch)]).startswith(b"\x1f\x8b")
     missing = pb.FetchArtifactRequest(internal_id=started.internal_id, path="/none")
     assert await refused(stub.FetchArtifact(missing)) == "PATH_NOT_FOUND"
+
+
+@pytest.mark.parametrize("reason", [pb.END_REASON_OOM, pb.END_REASON_TTL, pb.END_REASON_EXITED])
+async def test_a_stop_for_a_reason_that_only_the_host_can_know_is_refused(
+    stub: Any, reason: pb.EndReason.ValueType
+) -> None:
+    started = (await stub.StartSession(start_request())).session
+    stop = pb.StopSessionRequest(internal_id=started.internal_id, reason=reason)
+    assert await refused(stub.StopSession(stop)) == "INVALID_ARGUMENT"
+    [session] = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
+    assert session.state == pb.STATE_RUNNING
+
+
+async def until_sealed(stub: Any, internal_id: str) -> None:
+    """Wait until the log of a session is sealed."""
+    while True:
+        listed = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
+        if internal_id in {each.internal_id for each in listed if each.log_sealed}:
+            return
+        await asyncio.sleep(0)
+
+
+async def test_a_live_session_has_no_report(stub: Any) -> None:
+    started = (await stub.StartSession(start_request())).session
+    request = pb.GetReportRequest(internal_id=started.internal_id)
+    assert await refused(stub.GetReport(request)) == "SESSION_LIVE"
+
+
+async def test_a_report_tells_how_a_session_ended(stub: Any, engine: FakeEngine) -> None:
+    started = (await stub.StartSession(start_request())).session
+    engine.end(f"tiltyard-{started.internal_id}", 139)
+    await until_sealed(stub, started.internal_id)
+    request = pb.GetReportRequest(internal_id=started.internal_id)
+    report = (await stub.GetReport(request)).report
+    assert report.format == 1
+    assert report.internal_id == started.internal_id
+    assert report.end_reason == pb.END_REASON_EXITED
+    assert report.exit_code == 139
+    assert report.signal == 11
+    states = [pb.STATE_CREATED, pb.STATE_RUNNING, pb.STATE_EXITED]
+    assert [moment.state for moment in report.timeline] == states
+
+
+async def test_a_report_has_the_end_of_a_long_log(stub: Any, engine: FakeEngine) -> None:
+    started = (await stub.StartSession(start_request())).session
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n" + b"x" * 2**20 + b"\nbye\n")
+    engine.end(f"tiltyard-{started.internal_id}", 0)
+    await until_sealed(stub, started.internal_id)
+    answer = await stub.GetReport(pb.GetReportRequest(internal_id=started.internal_id))
+    assert answer.log == b"bye\n"
+    assert answer.log_truncated
+
+
+async def test_a_report_outlives_its_container(stub: Any, engine: FakeEngine) -> None:
+    started = (await stub.StartSession(start_request())).session
+    engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
+    engine.end(f"tiltyard-{started.internal_id}", 3)
+    await until_sealed(stub, started.internal_id)
+    request = pb.GetReportRequest(internal_id=started.internal_id)
+    before = await stub.GetReport(request)
+    assert before.log == b"hello\n"
+    await engine.remove(f"tiltyard-{started.internal_id}")
+    assert await stub.GetReport(request) == before
 
 
 @pytest.mark.parametrize(
@@ -148,29 +223,87 @@ async def test_a_host_reports_its_pools(stub: Any) -> None:
         assert list(host.warm_pools) == [pb.WarmPool(pool_id=POOL, revision=revision, size=size)]
 
 
-async def test_what_does_not_fit_or_is_of_an_unknown_session_is_refused(stub: Any) -> None:
-    for order in (
+async def test_an_order_of_another_lifetime_keeps_the_standbys(stub: Any) -> None:
+    await stub.SetWarmPool(pool_request(1, ttl=Duration(seconds=60)))
+    [standby] = await until_standbys(stub, 1)
+    await stub.SetWarmPool(pool_request(2, 2, ttl=Duration(seconds=90)))
+    standbys = await until_standbys(stub, 2)
+    assert standby.internal_id in {each.internal_id for each in standbys}
+    assert {each.warm_pool_revision for each in standbys} == {1}
+
+
+async def until_standbys(stub: Any, count: int) -> list[pb.Session]:
+    """Return the live standbys once there are as many."""
+    while True:
+        listed = await stub.ListSessions(pb.ListSessionsRequest(live_only=True))
+        standbys = [each for each in listed.sessions if each.warm_pool == POOL]
+        if len(standbys) == count:
+            return standbys
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
         pb.SetWarmPoolRequest(pool_id="x", revision=1),
         pb.SetWarmPoolRequest(pool_id=POOL, revision=1, size=1),
         pool_request(1, env={"TILTYARD_HOST": "x"}),
         pool_request(1, image="game:latest"),
-    ):
-        assert await refused(stub.SetWarmPool(order)) == "INVALID_ARGUMENT"
-    identity = pb.Identity(account="acme", session_id="m1", application="game")
-    for claim in (
-        pb.Claim(internal_id="x", identity=identity),
+    ],
+    ids=["pool_id", "spec", "env", "image"],
+)
+async def test_an_order_that_does_not_fit_is_refused(
+    stub: Any, order: pb.SetWarmPoolRequest
+) -> None:
+    assert await refused(stub.SetWarmPool(order)) == "INVALID_ARGUMENT"
+
+
+IDENTITY = pb.Identity(account="acme", session_id="m1", application="game")
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pb.Claim(internal_id="x", identity=IDENTITY),
         pb.Claim(internal_id=an_id()),
-        pb.Claim(internal_id=an_id(), identity=identity, ttl=Duration()),
-        pb.Claim(internal_id=an_id(), identity=identity, request_json="{"),
-    ):
-        assert reason_of(await claimed(stub, claim)) == "INVALID_ARGUMENT"
-    for method, request in (
-        ("StopSession", pb.StopSessionRequest(internal_id=an_id())),
-        ("StreamLogs", pb.StreamLogsRequest(internal_id=an_id())),
-        ("GetReport", pb.GetReportRequest(internal_id=an_id())),
-        ("FetchArtifact", pb.FetchArtifactRequest(internal_id=an_id(), path="/x")),
-    ):
-        assert await refused(getattr(stub, method)(request)) == "SESSION_NOT_FOUND", method
+        pb.Claim(internal_id=an_id(), identity=IDENTITY, ttl=Duration()),
+        pb.Claim(internal_id=an_id(), identity=IDENTITY, request_json="{"),
+    ],
+    ids=["internal_id", "identity", "ttl", "request_json"],
+)
+async def test_a_claim_that_does_not_fit_is_refused(stub: Any, claim: pb.Claim) -> None:
+    assert reason_of(await claimed(stub, claim)) == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("method", "request_of"),
+    [
+        ("StopSession", pb.StopSessionRequest),
+        ("StreamLogs", pb.StreamLogsRequest),
+        ("GetReport", pb.GetReportRequest),
+        ("FetchArtifact", partial(pb.FetchArtifactRequest, path="/x")),
+    ],
+    ids=["StopSession", "StreamLogs", "GetReport", "FetchArtifact"],
+)
+async def test_an_unknown_session_is_not_found(stub: Any, method: str, request_of: Any) -> None:
+    call = getattr(stub, method)(request_of(internal_id=an_id()))
+    assert await refused(call) == "SESSION_NOT_FOUND"
+
+
+async def test_claims_are_answered_with_the_incarnation_of_the_agent(stub: Any) -> None:
+    host = await stub.GetHost(pb.GetHostRequest())
+    claims = stub.ClaimSessions()
+    claim = pb.Claim(internal_id=an_id(), identity=IDENTITY)
+    await claims.write(pb.ClaimSessionsRequest(claims=[claim]))
+    response = await claims.read()
+    claims.cancel()
+    assert host.incarnation
+    assert response.incarnation == host.incarnation
+
+
+async def test_a_negative_page_size_is_refused(stub: Any) -> None:
+    request = pb.ListSessionsRequest(page_size=-1)
+    assert await refused(stub.ListSessions(request)) == "INVALID_ARGUMENT"
 
 
 async def test_a_list_comes_in_pages(stub: Any) -> None:

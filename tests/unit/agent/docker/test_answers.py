@@ -37,6 +37,28 @@ def test_running_container_has_no_exit_code_of_an_earlier_run() -> None:
     assert found.exit_code is None
 
 
+def test_container_that_failed_to_start_has_not_ended() -> None:
+    failed = inspected(Status="created", ExitCode=128, Error="port is already allocated")
+    found = answers.container_of(failed, None)
+    assert found.status is ContainerStatus.CREATED
+    assert found.exit_code is None
+    assert found.error == "port is already allocated"
+
+
+@pytest.mark.parametrize(
+    ("networks", "address"),
+    [
+        ({"bridge": {"IPAddress": "172.17.0.2"}}, "172.17.0.2"),
+        ({"bridge": {"IPAddress": ""}}, ""),
+        ({"host": {"IPAddress": ""}}, ""),
+        ({}, ""),
+    ],
+)
+def test_parses_address_of_a_container(networks: dict[str, Any], address: str) -> None:
+    answer = inspected(Status="running") | {"NetworkSettings": {"Networks": networks}}
+    assert answers.container_of(answer, Process(42, 7)).address == address
+
+
 @pytest.mark.parametrize("status", ["exited", "dead", "removing"])
 def test_parses_ended_container(status: str) -> None:
     state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}

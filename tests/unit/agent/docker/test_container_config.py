@@ -223,6 +223,7 @@ EXT4 = "93 90 8:4 / /var/lib/docker/overlay2 rw,relatime - ext4 /dev/sdd rw,prjq
     ("driver", "mounts", "expected"),
     [
         ("overlay2", [ROOT, QUOTAS], True),
+        ("overlay2", [QUOTAS, ROOT], True),  # the deeper mount holds the layers
         ("overlay2", [ROOT, NO_QUOTAS], False),
         ("overlay2", [ROOT, QUOTAS, NO_QUOTAS], False),  # the later mount hides the earlier
         ("overlay2", [ROOT, BESIDE], False),

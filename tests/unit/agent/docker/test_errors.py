@@ -92,6 +92,31 @@ def test_wording_decides_if_the_status_does_not(name: str, message: str, error: 
     assert_means(error_of_answer(call(name), 500, message), error, message)
 
 
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ("dial tcp: lookup registry.test: no such host", errors.RegistryUnavailableError),
+        (
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+            errors.RegistryUnavailableError,
+        ),
+        ("http: server gave HTTP response to HTTPS client", errors.RegistryUnavailableError),
+        ("dial tcp 192.0.2.1:443: i/o timeout", errors.RegistryTimeoutError),
+        ("context deadline exceeded", errors.RegistryTimeoutError),
+        (
+            'Get "http://registry.test/v2/game/manifests/x": no basic auth credentials',
+            errors.RegistryRefusedError,
+        ),
+        ("unknown blob", errors.ImageNotFoundError),
+        ("repository name not known to registry", errors.ImageNotFoundError),
+    ],
+)
+def test_failed_pull_is_reported_by_its_cause(
+    message: str, error: type[errors.AgentError]
+) -> None:
+    assert type(error_of_answer(call("pull"), 500, message)) is error
+
+
 def test_truncates_long_messages() -> None:
     error = error_of_answer(Call("info"), 500, "x" * 10_000)
     assert isinstance(error, errors.EngineError)

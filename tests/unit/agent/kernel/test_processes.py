@@ -1,0 +1,68 @@
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.domain.session import Process
+from agent.kernel.processes import live_process, wait_end
+from tests.support.agent.hosts import until
+from tests.support.tasks import let_go
+
+
+async def read(pid: int) -> Process | None:
+    return await asyncio.to_thread(live_process, pid)
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs until it is killed."""
+    with subprocess.Popen(["sleep", "infinity"]) as program:
+        yield program
+        program.kill()
+
+
+@pytest.fixture
+def process(program: subprocess.Popen[bytes]) -> Process:
+    process = live_process(program.pid)
+    assert process is not None
+    return process
+
+
+def held() -> set[str]:
+    """The descriptors by which this process holds other processes."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            if "pidfd" in str(path.readlink()):
+                found.add(path.name)
+    return found
+
+
+async def test_wait_ends_with_the_process(
+    program: subprocess.Popen[bytes], process: Process
+) -> None:
+    before = held()
+    waiting = asyncio.create_task(wait_end(process, read))
+    await until(lambda: held() != before)
+    assert not waiting.done()
+    program.kill()
+    await waiting
+    assert held() == before
+
+
+async def test_cancelled_wait_releases_the_process(process: Process) -> None:
+    before = held()
+    waiting = asyncio.create_task(wait_end(process, read))
+    await until(lambda: held() != before)
+    await let_go(waiting)
+    assert held() == before
+
+
+async def test_process_whose_id_was_reused_has_ended() -> None:
+    me = await read(os.getpid())
+    assert me is not None
+    await wait_end(Process(me.pid, me.start_ticks + 1), read)

@@ -24,6 +24,36 @@ def test_pinned_ports_are_taken_first() -> None:
     assert [port.host for port in ports] == [20001, 20000]
 
 
+def test_ports_are_in_the_order_of_the_request() -> None:
+    ports = PortPool(20000, 20009).reserve("a", [TCP, UDP])
+    assert [port.container for port in ports] == [7778, 7777]
+
+
+def test_request_that_cannot_be_met_takes_no_port() -> None:
+    pool = PortPool(20000, 20001)
+    pool.reserve("a", [UDP])
+    with pytest.raises(NoFreePortError):
+        pool.reserve("b", [TCP, UDP, PortRequest(7779, Protocol.UDP)])
+    assert pool.free(Protocol.TCP) == 2
+    assert pool.free(Protocol.UDP) == 1
+
+
+def test_port_of_a_failed_request_is_the_next_one() -> None:
+    pool = PortPool(20000, 20002)
+    with pytest.raises(PortOutOfRangeError):
+        pool.reserve("a", [pinned(20000), pinned(5)])
+    assert pool.reserve("b", [UDP])[0].host == 20000
+
+
+def test_avoided_port_of_the_range_is_the_last_one() -> None:
+    pool = PortPool(20000, 20002)
+    pool.avoid([Port(1, Protocol.UDP, 20000), Port(1, Protocol.UDP, 4)])
+    assert pool.free(Protocol.UDP) == 3
+    assert pool.reserve("a", [UDP])[0].host == 20001
+    assert pool.reserve("b", [UDP])[0].host == 20002
+    assert pool.reserve("c", [UDP])[0].host == 20000
+
+
 def test_rejects_pinned_port_in_use_or_out_of_range() -> None:
     pool = PortPool(20000, 20009)
     pool.reserve("a", [pinned(20003)])

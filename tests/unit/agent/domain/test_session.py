@@ -24,6 +24,17 @@ def test_only_transitions_of_the_table_are_allowed(before: State, after: State) 
             session.to(after, at=0.0)
 
 
+@pytest.mark.parametrize("state", [State.EXITED, State.DEAD])
+def test_nothing_leaves_an_ended_state(state: State) -> None:
+    assert TRANSITIONS[state] == frozenset()
+
+
+@pytest.mark.parametrize("state", [state for state in State if not state.ended])
+def test_every_live_state_can_end(state: State) -> None:
+    assert State.EXITED in TRANSITIONS[state]
+    assert State.DEAD in TRANSITIONS[state]
+
+
 def test_with_changes_rejects_a_state() -> None:
     with pytest.raises(ValueError, match="with `to`"):
         a_session().with_changes(state=State.RUNNING)

@@ -1,6 +1,6 @@
 import dataclasses
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -252,6 +252,8 @@ def test_rejects_malformed_service(text: str) -> None:
     "settings",
     [
         {"firewall_bridges": ["docker0\n-A INPUT"]},
+        {"firewall_bridges": ["docker+"]},  # iptables takes it for every name that begins so
+        {"firewall_bridges": ["a-name-too-long0"]},
         {"firewall_blocked": ["10.0.0.1/8"]},
         {"firewall_allowed": ["53/udp"]},
     ],
@@ -315,30 +317,83 @@ def test_names_failed_tool(tools: mock.Mock, failure: object, named: str) -> Non
     assert named in done.stderr
 
 
-async def test_warns_while_rules_cannot_be_checked(tools: mock.Mock) -> None:
-    notified: list[None] = []
+IN_PLACE = (
+    "*filter\n"
+    f"-A INPUT -j {INPUT_CHAIN}\n"
+    f"-A FORWARD -j {FORWARD_CHAIN}\n"
+    + "".join(f"-A {chain} {rule}\n" for chain, own in rules(PLAN, 4).items() for rule in own)
+    + "COMMIT\n"
+)
+"""What iptables-save prints while the rules of PLAN are in place."""
+
+
+@dataclasses.dataclass
+class Watched:
+    """A watch of the firewall, whose checks read scripted tables."""
+
+    watch: FirewallWatch
+    tools: mock.Mock
+    published: set[tuple[Protocol, int]]
+    notified: list[tuple[str, ...]]
+
+    async def look(self, *, filter_table: str = IN_PLACE, nat_table: str = DOCKER) -> None:
+        self.tools.side_effect = [ended(0, filter_table), ended(0, nat_table)]
+        await self.watch.look()
+
+
+@pytest.fixture
+async def watched(tools: mock.Mock) -> AsyncIterator[Watched]:
+    published: set[tuple[Protocol, int]] = set()
+    notified: list[tuple[str, ...]] = []
     watch = FirewallWatch(
         Firewall(PLAN),
         FakeClock(),
         version=4,
-        published=lambda: frozenset((Protocol.UDP, 20000 + n) for n in range(8)),
-        notify=lambda: notified.append(None),
+        published=lambda: frozenset(published),
+        notify=lambda: notified.append(watch.warnings),
     )
-    tools.side_effect = [ended(4, "you must be root")]
-    await watch.look()
-    [warning] = watch.warnings
-    assert "you must be root" in warning
-    ours = "".join(f"-A {chain} {rule}\n" for chain, own in rules(PLAN, 4).items() for rule in own)
-    parents = f"-A INPUT -j {INPUT_CHAIN}\n-A FORWARD -j {FORWARD_CHAIN}\n"
-    sound = [ended(0, f"*filter\n{parents}{ours}COMMIT\n"), ended(0, DOCKER)]
-    tools.side_effect = [*sound, *sound]
-    await watch.look()
-    assert watch.warnings == ()  # sessions without rules may have ended just now
-    await watch.look()
-    warning = "".join(watch.warnings)
-    assert "udp 20000, udp 20002, udp 20003, udp 20004, udp 20005 and 2 more" in warning
-    assert len(notified) == 3
+    yield Watched(watch, tools, published, notified)
     await watch.close()
+
+
+async def test_warns_while_rules_cannot_be_checked(watched: Watched) -> None:
+    watched.tools.side_effect = [ended(4, "you must be root")]
+    await watched.watch.look()
+    [warning] = watched.watch.warnings
+    assert "you must be root" in warning
+    assert len(watched.notified) == 1
+
+
+async def test_warns_once_of_missing_rules_until_they_are_back(watched: Watched) -> None:
+    await watched.look()
+    assert watched.notified == []
+    await watched.look(filter_table=DOCKER)
+    await watched.look(filter_table=DOCKER)
+    [[warning]] = watched.notified
+    assert "run `tiltyard-agent firewall apply`" in warning
+    assert f"IPv4: {INPUT_CHAIN} is missing" in warning
+    await watched.look()
+    assert watched.notified[1:] == [()]
+
+
+async def test_warns_of_a_port_without_a_rule_at_the_second_check(watched: Watched) -> None:
+    watched.published.update((Protocol.UDP, 20000 + number) for number in range(8))
+    await watched.look()
+    assert watched.notified == []  # its session may have ended just now
+    await watched.look()
+    [[warning]] = watched.notified
+    assert "udp 20000, udp 20002, udp 20003, udp 20004, udp 20005 and 2 more" in warning
+    watched.published.clear()
+    await watched.look()
+    assert watched.notified[1:] == [()]
+
+
+async def test_engine_without_a_chain_for_ports_causes_no_warning(watched: Watched) -> None:
+    """Such an engine leads players to containers without rules of iptables."""
+    watched.published.add((Protocol.UDP, 20000))
+    for _ in range(2):
+        await watched.look(nat_table="")
+    assert watched.notified == []
 
 
 def test_published_ports_are_of_running_bridge_sessions() -> None:

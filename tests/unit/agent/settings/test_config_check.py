@@ -92,8 +92,13 @@ def test_all_settings_but_the_address_have_defaults(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("max_sessions = 0\n", "max_sessions"),
         ("cpu = nan\n", "cpu"),
+        ("ram = 0\n", "ram"),
+        ("stop_grace = -1\n", "stop_grace"),
         ("artifact_spool_bytes = 100000000\n", "artifact_spool_bytes"),
+        ('port_range = "20000"\n', "port_range"),
+        ('port_range = "80-90"\n', "port_range"),
         ('port_range = "30000-20000"\n', "port_range"),
         ('port_range = "60000-70000"\n', "port_range"),
         ('state_dir = "relative"\n', "state_dir"),

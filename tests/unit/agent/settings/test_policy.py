@@ -74,11 +74,17 @@ def test_policy_file_is_read(tmp_path: Path) -> None:
     assert load_policy(None) == Policy()
 
 
+def test_missing_policy_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        load_policy(tmp_path / "none.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "message"),
     [
         ("max_cpus = 4", 0o644, "max_cpus"),
         ("max_cpu = 0", 0o644, "max_cpu"),
+        ("max_cpu = nan", 0o644, "max_cpu"),
         ("max_gpus = -1", 0o644, "max_gpus"),
         ('allowed_registries = "ghcr.io"', 0o644, "allowed_registries"),
         ("max_cpu =", 0o644, "cannot read"),

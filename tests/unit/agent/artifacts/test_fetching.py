@@ -20,6 +20,7 @@ from agent.logs.reading import CHUNK_BYTES
 from tests.support.agent.hosts import Agent, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tars import Entry, folder, tar_of
+from tests.support.tasks import let_go
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import EndReason
@@ -174,6 +175,39 @@ async def test_f10_a_hung_archive_harms_only_itself(
         await hung
     assert "hung" in closed  # so the engine releases the container's lock
     assert nothing_is_spooled(agent)
+
+
+@contextlib.asynccontextmanager
+async def slow_reader(artifacts: Artifacts, name: str, path: str) -> AsyncIterator[None]:
+    """A reader that takes one chunk and no more; it disconnects at the end of the block."""
+    sent = asyncio.Event()
+
+    async def send(_: bytes) -> None:
+        sent.set()
+        await asyncio.Event().wait()
+
+    reading = asyncio.create_task(artifacts.fetch(name, path, send, account="acme"))
+    await sent.wait()
+    yield
+    await let_go(reading)
+
+
+async def test_slow_reader_does_not_block_packing(agent: Agent) -> None:
+    name = await ended(agent, {"/x": NOISE[:MEGABYTE]})
+    both = artifacts(agent)
+    async with slow_reader(both, name, "/x"):
+        assert await fetched(both, name, "/x")
+
+
+async def test_readers_that_fill_the_spool_block_others_until_one_leaves(agent: Agent) -> None:
+    first = await ended(agent, {"/x": NOISE[:MEGABYTE]})
+    second = await ended(agent, {"/x": NOISE[:MEGABYTE]})
+    room = SpoolRoom(3 * MEGABYTE, 2 * MEGABYTE, patience=0.0)
+    tight = Artifacts(agent.engine, agent.records, room)
+    async with slow_reader(tight, first, "/x"):
+        with pytest.raises(errors.ReadersBusyError):
+            await fetched(tight, second, "/x")
+    assert len(await fetched(tight, second, "/x")) > MEGABYTE
 
 
 @contextlib.asynccontextmanager

@@ -88,6 +88,13 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(agent: Agent) -> 
     await pulled(agent.images, reference("a"))
 
 
+async def test_image_removed_by_another_program_is_pulled_again(agent: Agent) -> None:
+    await pulled(agent.images, reference("a"))
+    agent.engine.lose_image(reference("a"))
+    await pulled(agent.images, reference("a"))
+    assert agent.engine.count("pull") == 2
+
+
 async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")

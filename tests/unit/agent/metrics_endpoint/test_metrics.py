@@ -11,7 +11,7 @@ from unittest import mock
 import aiohttp
 import pytest
 
-from agent.domain.errors import RegistryTimeoutError
+from agent.domain.errors import EngineTimeoutError, NoCapacityError, RegistryTimeoutError
 from agent.kernel.disks import Disk, Disks
 from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.tls_ports import TlsPorts
@@ -115,6 +115,18 @@ async def test_counts_sessions_by_state_and_ends_by_reason(agent: Agent, scrape:
     assert now("session_ends_total", kind="session", reason="exited") == 1
     assert now("session_ends_total", kind="standby", reason="stopped") == 0
     assert now("session_stop_duration_seconds_count") == 1
+
+
+async def test_counts_refused_starts_by_reason(agent: Agent, scrape: Scraped) -> None:
+    with pytest.raises(NoCapacityError):
+        await agent.sessions.start(an_id(), a_spec(reservation=Resources(nano_cpus=10**12)))
+    agent.engine.fail_next("create", EngineTimeoutError("create"))
+    with pytest.raises(EngineTimeoutError):
+        await agent.sessions.start(an_id(), a_spec())
+    now = await scrape()
+    assert now("start_refusals_total", kind="cold", reason="no_capacity") == 1
+    assert now("start_refusals_total", kind="cold", reason="engine_timeout") == 1
+    assert now("start_duration_seconds_count", kind="cold") == 0
 
 
 async def test_is_unhealthy_and_refuses_starts_before_reconciliation(host: Host) -> None:

@@ -178,6 +178,26 @@ async def test_rejects_authorities_without_signer(host: HostIdentity, kind: str)
     assert await now_is(host) == before
 
 
+async def test_damaged_second_authority_is_damage_of_the_identity(host: HostIdentity) -> None:
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    begin = text.rindex(b"-----BEGIN CERTIFICATE-----\n") + 60
+    damaged = text[:begin] + b"####" + text[begin + 4 :]
+    await asyncio.to_thread(host.path.write_bytes, damaged)
+    with pytest.raises(UnfitIdentityError, match="damaged"):
+        await now_is(host)
+
+
+async def test_file_names_the_signer_before_another_authority(host: HostIdentity) -> None:
+    """An agent of an earlier version knows one authority: the first one."""
+    signed = THEIRS.answer(await host.request(), [URI], [HOST])
+    await host.install(signed, authorities(THEIRS, OURS))
+    text = await asyncio.to_thread(host.path.read_bytes)
+    leaf, authority, _ = x509.load_pem_x509_certificates(text)
+    leaf.verify_directly_issued_by(authority)
+
+
 async def test_keeps_key_requested_during_installation(host: HostIdentity) -> None:
     """The control plane was killed during the first, and the next one requests at once."""
     signed = OURS.answer(await host.request(), [URI], [HOST])

@@ -170,13 +170,34 @@ async def test_objects_that_are_not_declared_survive_a_restart(system: Operated)
         assert_error(await system.ask("DELETE", f"{thing}/made"), 404)
 
 
-@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 128, "0.."])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a",
+        "A-1_b.c",
+        "x" * 128,
+        "0..",
+    ],
+)
 def test_names_are_letters_digits_and_some_marks(name: str) -> None:
     assert is_name(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x" * 129, "a b", "a/b", "a\n", "é", ".", "..", ".a", "-a", "_a"]
+    "name",
+    [
+        "",
+        "x" * 129,
+        "a b",
+        "a/b",
+        "a\n",
+        "é",
+        ".",
+        "..",
+        ".a",
+        "-a",
+        "_a",
+    ],
 )
 def test_names_are_nothing_else(name: str) -> None:
     assert not is_name(name)

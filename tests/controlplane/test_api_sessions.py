@@ -153,20 +153,6 @@ async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str
     assert (await system.start(id="again")).status == 201
 
 
-@pytest.mark.parametrize(
-    ("pins", "field"),
-    [
-        ([{"container": 1, "host": 20000}], "ports[0].container"),
-        ([{"container": 7777, "host": 20000}] * 2, "ports[1].container"),
-    ],
-)
-async def test_a_pin_of_no_port_or_a_second_one_is_refused_by_its_place(
-    system: System, pins: list[dict[str, int]], field: str
-) -> None:
-    assert_error(await system.start(ports=pins), 422, field)
-    await system.nothing_is_left()
-
-
 async def test_an_image_that_cannot_run_is_420_without_a_retry(system: System) -> None:
     system.agent.before_start = refusing("IMAGE_CANNOT_RUN", "no such entrypoint")
     answer = assert_error(await system.start(), 420, details="no such entrypoint")

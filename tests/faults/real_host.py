@@ -104,7 +104,10 @@ class RealHost:
         wrong = []
         for session in [] if self._agent.doubles_lines else ended:
             who = session.internal_id
-            if who in self._read or (log := self._log(stub, session)) is None:
+            if who in self._read:
+                continue
+            log = self._log(stub, session)
+            if log is None:
                 continue
             last = _saved_lines(containers[who], session) if who in containers else 0
             starts = 1 + session.restart_count + self._agent.started_by_others

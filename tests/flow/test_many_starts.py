@@ -52,17 +52,24 @@ async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
                 assert int(answer.headers["Retry-After"]) >= 1
         # Exactly the answered sessions run; releasing may take longer than a caller waits.
         started = {answer.json["id"] for answer in answers if answer.status == 201}
-        running = sorted((one, "running") for one in started)
+        running = sorted((session_id, "running") for session_id in started)
         await whole.until(
             "/session",
             lambda shown: (
                 sorted((each["id"], each["status"]) for each in shown["sessions"]) == running
             ),
         )
-        ports = [port["host"] for a in answers if a.status == 201 for port in a.json["ports"]]
+        ports = [
+            port["host"]
+            for answer in answers
+            if answer.status == 201
+            for port in answer.json["ports"]
+        ]
         await eventually(lambda: len(whole.host.live) == len(started))  # unknown ones are stopped
         assert max(Counter(ports).values()) <= 2  # tcp and udp are separate spaces
-        stops = await asyncio.gather(*(whole.call("DELETE", f"/session/{s}") for s in started))
+        stops = await asyncio.gather(
+            *(whole.call("DELETE", f"/session/{session_id}") for session_id in started)
+        )
         assert {stop.status for stop in stops} == {204}
 
 

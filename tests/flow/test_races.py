@@ -34,7 +34,7 @@ async def test_f16_of_all_who_start_one_id_one_has_it_in_each_account(
             session_id = f"match-{number}"
             callers = [account for _ in range(CALLERS) for account in ACCOUNTS]
             answers = await asyncio.gather(
-                *(whole.start(id=session_id, account=a) for a in callers)
+                *(whole.start(id=session_id, account=account) for account in callers)
             )
             for account in ACCOUNTS:
                 mine = zip(callers, answers, strict=True)

@@ -33,11 +33,15 @@ class Warm(Whole):
     @property
     def claimed(self) -> list[Session]:
         """The live sessions of the host that are not standbys."""
-        return [s for s in self.host.recorded if not s.state.ended and not s.is_standby]
+        return [session for session in self._live if not session.is_standby]
 
     @property
     def standbys(self) -> list[str]:
-        return [s.internal_id for s in self.host.recorded if not s.state.ended and s.is_standby]
+        return [session.internal_id for session in self._live if session.is_standby]
+
+    @property
+    def _live(self) -> list[Session]:
+        return [session for session in self.host.recorded if not session.state.ended]
 
     async def lose_directory(self, internal_id: str) -> None:
         """Remove the host's record of a session, and restart its agent."""
@@ -71,10 +75,10 @@ async def test_f18_fifty_callers_share_what_is_ready(warm: Warm) -> None:
     await warm.keep(1)
     answers = await asyncio.gather(*(warm.start(id=f"s{n}") for n in range(50)))
     assert _statuses(answers) <= {201, 420}
-    started = sorted(a.json["id"] for a in answers if a.status == 201)
+    started = sorted(answer.json["id"] for answer in answers if answer.status == 201)
     await warm.becomes_ready(1)
     await eventually(lambda: sorted(_names(warm.claimed)) == started)
-    assert sum(s.claim is not None for s in warm.claimed) >= 1
+    assert any(session.claim is not None for session in warm.claimed)
 
 
 async def test_f18_a_claimed_standby_without_its_directory_is_never_handed_out_twice(
@@ -89,13 +93,13 @@ async def test_f18_a_claimed_standby_without_its_directory_is_never_handed_out_t
     assert _statuses(answers) <= {201, 420}
 
     def is_first_again() -> bool:
-        mine = [s for s in warm.claimed if s.internal_id == session.internal_id]
-        return _names(mine) == ["first"]
+        again = [each for each in warm.claimed if each.internal_id == session.internal_id]
+        return _names(again) == ["first"]
 
     await eventually(is_first_again)
     await warm.becomes("first", "running")
     await warm.becomes_ready(1)
-    started = [a.json["id"] for a in answers if a.status == 201]
+    started = [answer.json["id"] for answer in answers if answer.status == 201]
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(["first", *started]))
 
 
@@ -122,9 +126,9 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
         names = [f"s{number}" for number in range(first, first + 40)]
         answers = await asyncio.gather(*(warm.start(id=name) for name in names))
         assert _statuses(answers) <= {201, 420}
-        mine = [a.json["id"] for a in answers if a.status == 201]
-        await asyncio.gather(*(warm.call("DELETE", f"/session/{name}") for name in mine[:-1]))
-        started += mine[-1:]
+        new = [answer.json["id"] for answer in answers if answer.status == 201]
+        await asyncio.gather(*(warm.call("DELETE", f"/session/{name}") for name in new[:-1]))
+        started += new[-1:]
     monkeypatch.undo()
     await warm.becomes_ready(10)
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))

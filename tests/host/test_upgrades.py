@@ -28,8 +28,9 @@ def test_f55_upgrade_and_back_disturb_no_session(host: WholeHost) -> None:
         newer = upgraded_sources(host.system)
         for program in PROGRAMS:
             make(host.system, f"install-{program}")
-        assert versions(host) == {newer}
-        assert versions(host) != before
+        installed = versions(host)
+        assert installed == {newer}
+        assert installed != before
         host.until_ready()
         load.plays(1)
         for program in PROGRAMS:

@@ -290,6 +290,18 @@ async def test_an_unknown_session_is_not_found(stub: Any, method: str, request_o
     assert await refused(call) == "SESSION_NOT_FOUND"
 
 
+async def test_a_start_is_answered_with_the_incarnation_of_the_agent(stub: Any) -> None:
+    host = await stub.GetHost(pb.GetHostRequest())
+    assert (await stub.StartSession(start_request())).incarnation == host.incarnation
+
+
+async def test_a_stop_is_answered_with_the_incarnation_of_the_agent(stub: Any) -> None:
+    host = await stub.GetHost(pb.GetHostRequest())
+    started = (await stub.StartSession(start_request())).session
+    stop = pb.StopSessionRequest(internal_id=started.internal_id)
+    assert (await stub.StopSession(stop)).incarnation == host.incarnation
+
+
 async def test_claims_are_answered_with_the_incarnation_of_the_agent(stub: Any) -> None:
     host = await stub.GetHost(pb.GetHostRequest())
     claims = stub.ClaimSessions()

@@ -89,7 +89,10 @@ def identify(path: Path, now: float) -> None:
 def _keep(made: Path, folder: Path) -> None:
     for name in ("spool", "lock"):
         left = made / "state" / name
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
     shutil.copytree(made / "state", folder / "state")
     shutil.copy(made / LABEL, folder / LABEL)
 

@@ -89,7 +89,16 @@ async def test_serves_tar_gz_whose_names_begin_with_the_last_component(agent: Ag
     assert list(agent.records.spool_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["relative", "", "./x", "/nul\0", "/" + "x" * 4096])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "relative",
+        "",
+        "./x",
+        "/nul\0",
+        "/" + "x" * 4096,
+    ],
+)
 def test_rejects_impossible_path(path: str) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         checked_path(path)
@@ -124,7 +133,7 @@ def send(
     monkeypatch.setattr(agent.engine, "archive", archive)
 
 
-@pytest.mark.parametrize("cut", [0, 512, 700, 1024, 2048 - 1])
+@pytest.mark.parametrize("cut", [0, 512, 700, 1024, 2047])
 async def test_truncated_archive_is_never_sent(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:

@@ -245,7 +245,15 @@ def test_accepts_tar_at_the_limits(tar: bytes) -> None:
     filtered(tar, limits=SMALL)
 
 
-@pytest.mark.parametrize("size", [100_000_000, 2**31, 2**43, 2**63 - 1])
+@pytest.mark.parametrize(
+    "size",
+    [
+        100_000_000,
+        2**31,
+        2**43,
+        2**63 - 1,
+    ],
+)
 def test_rejects_announced_size_before_its_first_byte(size: int) -> None:
     with pytest.raises(ArtifactTooLargeError) as error:
         TarFilter(ROOT).feed(big(size))

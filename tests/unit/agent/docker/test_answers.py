@@ -63,7 +63,8 @@ def test_parses_address_of_a_container(networks: dict[str, Any], address: str) -
 def test_parses_ended_container(status: str) -> None:
     state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}
     found = answers.container_of(inspected(**state, FinishedAt="2026-11-21T04:01:07Z"), None)
-    assert found.status is ContainerStatus.ENDED is answers.status_of(status)
+    assert answers.status_of(status) is ContainerStatus.ENDED
+    assert found.status is ContainerStatus.ENDED
     assert found.exit_code == 137
     assert found.oom_killed is True
     assert found.end_time is not None

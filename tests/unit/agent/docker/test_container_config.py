@@ -182,7 +182,14 @@ TYPICAL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("settings", [{}, {"Volumes": None}, TYPICAL])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"Volumes": None},
+        TYPICAL,
+    ],
+)
 def test_accepts_settings_of_common_images(settings: dict[str, Any]) -> None:
     assert why_refused(settings, has_args=True) is None
     assert why_refused(settings | {"Cmd": ["/game"]}, has_args=False) is None

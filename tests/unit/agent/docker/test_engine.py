@@ -251,7 +251,9 @@ async def test_a_connection_that_the_engine_closed_is_not_used_again(tmp_path: P
 
 
 async def test_waits_for_concurrent_removal(script: ScriptedEngine) -> None:
-    script.answer("DELETE /containers/x", refuses(409, "removal of x is already in progress"))
+    script.answer(
+        "DELETE /containers/x", refuses(409, "removal of container x is already in progress")
+    )
     script.answer("POST /containers/x/wait", script.hang, refuses(404, "No such container: x"))
     removing = asyncio.create_task(script.client.remove("x"))
     await script.arrived("POST /containers/x/wait")

@@ -49,5 +49,7 @@ def test_reservations_never_exceed_capacity(moves: list[tuple[int, int, bool]]) 
             assert sum(held.values()) + amount > TOTAL.nano_cpus or len(held) == 3
         else:
             held[name] = amount
-        assert capacity.reserved.nano_cpus == sum(held.values()) <= TOTAL.nano_cpus
-        assert capacity.free_sessions == 3 - len(held) >= 0
+        assert capacity.reserved.nano_cpus == sum(held.values())
+        assert capacity.reserved.nano_cpus <= TOTAL.nano_cpus
+        assert capacity.free_sessions == 3 - len(held)
+        assert capacity.free_sessions >= 0

@@ -19,10 +19,13 @@ def reference(digit: str) -> str:
     return f"127.0.0.1:5000/team/game@sha256:{digit * 64}"
 
 
+SIX = [reference(digit) for digit in ("a", "b", "c", "d", "e", "f")]
+
+
 @pytest.fixture
 def engine(clock: FakeClock) -> FakeEngine:
     engine = FakeEngine(clock)
-    engine.registry |= {reference(digit) for digit in "abcdef"}
+    engine.registry |= set(SIX)
     return engine
 
 
@@ -51,18 +54,18 @@ async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(agent: Agent
 
 async def test_limits_concurrent_pulls(agent: Agent) -> None:
     agent.engine.hold("pull")
-    callers = [asyncio.create_task(pulled(agent.images, reference(digit))) for digit in "abcdef"]
+    callers = [asyncio.create_task(pulled(agent.images, image)) for image in SIX]
     for _ in range(50):
         await asyncio.sleep(0)
     assert agent.engine.count("pull") == CONCURRENT_PULLS
     agent.engine.release("pull")
     await asyncio.gather(*callers)
-    assert {reference(digit) for digit in "abcdef"} <= agent.images.here
+    assert set(SIX) <= agent.images.here
 
 
 async def test_queued_pull_says_it_waits(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     agent.engine.hold("pull")
-    others = [asyncio.create_task(pulled(agent.images, reference(digit))) for digit in "ab"]
+    others = [asyncio.create_task(pulled(agent.images, image)) for image in SIX[:2]]
     await agent.engine.held("pull")
     with caplog.at_level(logging.INFO, "agent.images.images"):
         readers = [aiter(agent.images.pull(reference("c"))) for _ in range(2)]
@@ -98,9 +101,9 @@ async def test_image_removed_by_another_program_is_pulled_again(agent: Agent) ->
 async def test_timeout_of_a_pull_frees_its_slot(engine: FakeEngine) -> None:
     images = Images(engine, Feed(), pull_timeout=0.01)
     engine.hold("pull")
-    for digit in "abc":
+    for image in SIX[:3]:
         with pytest.raises(errors.RegistryTimeoutError, match=r"timed out after 0\.01 s"):
-            await pulled(images, reference(digit))
+            await pulled(images, image)
     await images.close()
 
 
@@ -130,7 +133,9 @@ def test_references_at_a_registry_are_accepted(image: str) -> None:
 
 def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
     longest = f"{'a.' * 125}com:65535/{'g' * MAX_REPOSITORY}@{DIGEST}"
-    assert len(checked_reference(longest)) == LONGEST_REFERENCE == 587
+    assert checked_reference(longest) == longest
+    assert len(longest) == 587
+    assert LONGEST_REFERENCE == 587
     with pytest.raises(errors.InvalidArgumentError, match="it is not host"):
         checked_reference(longest.replace("/", "/g"))
 

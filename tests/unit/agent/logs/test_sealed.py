@@ -66,7 +66,13 @@ def test_cuts_endless_line_anywhere(log: SealedLog, place: Path) -> None:
     assert len(rest) <= KEPT
 
 
-@pytest.mark.parametrize("begin", [lambda log: log.add(numbered(9)), lambda _: None])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda log: log.add(numbered(9)),
+        lambda _: None,
+    ],
+)
 def test_unfinished_log_leaves_nothing(
     log: SealedLog, place: Path, begin: Callable[[SealedLog], None]
 ) -> None:

@@ -22,7 +22,8 @@ def bound(protocol: Protocol, address: str, *options: tuple[int, int, int]) -> I
             server.setsockopt(*option)
         if protocol is Protocol.TCP:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((address, port := free_port()))
+        port = free_port()
+        server.bind((address, port))
         if protocol is Protocol.TCP:
             server.listen()
         yield port

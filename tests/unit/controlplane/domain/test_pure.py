@@ -106,8 +106,16 @@ def test_other_numbers_are_floats(text: str) -> None:
     assert type(read) is float
 
 
-def test_nesting_of_32_levels_is_read() -> None:
-    assert read_json(b"[" * 32 + b"]" * 32)
+@pytest.mark.parametrize(
+    "deepest",
+    [
+        b"[]",
+        b"[],[]",
+        b'[],"\\u0041"',
+    ],
+)
+def test_nesting_of_32_levels_is_read(deepest: bytes) -> None:
+    assert read_json(b"[" * 31 + deepest + b"]" * 31)
 
 
 def _count(value: object) -> int:

@@ -254,6 +254,13 @@ async def test_lists_pulls_and_removed_images(host: WholeAgent, engine: FakeEngi
     await pull
 
 
+async def test_lists_images_without_sizes_if_engine_does_not_answer(
+    host: WholeAgent, engine: FakeEngine
+) -> None:
+    engine.unavailable = True
+    assert cells(await host.ok("images"))[1] == ["0", "-", "here", IMAGE]
+
+
 async def test_reports_unresponsive_agent_in_one_line(
     host: WholeAgent, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
 ) -> None:

@@ -108,6 +108,17 @@ def test_exit_code_is_0_with_warnings_only(
     assert run(tmp_path, "doctor").exit_code == 0
 
 
+def test_reports_unreadable_policy(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor", policy=str(tmp_path / "none.toml"))
+    assert re.search("^FAIL  policy .*cannot read", result.stdout, re.MULTILINE)
+
+
+def test_rejects_invalid_settings_like_every_command(tmp_path: Path) -> None:
+    result = run(tmp_path, "doctor", port_range="1-2")
+    assert result.exit_code == EXIT_CONFIG
+    assert "port_range" in result.stderr
+
+
 async def test_hung_engine_does_not_block(
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

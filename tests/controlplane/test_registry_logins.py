@@ -18,7 +18,7 @@ from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.tables import registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
-from tests.unit.controlplane.registries.test_http import Server
+from tests.unit.controlplane.registries.login_server import Server
 from tiltyard.runtime.clock import SystemClock
 
 PASSWORD = "s3cret wörd"

@@ -85,6 +85,21 @@ async def test_dialled_host_is_accepted(deployment: Deployment) -> None:
             await answers(deployment.client(agent.address, OTHER))
 
 
+async def test_call_in_progress_outlives_a_new_connection(deployment: Deployment) -> None:
+    async with deployment.serving(deployment.host(ONE)) as agent:
+        client = deployment.client(agent.address)
+        earlier = client.watch("", 0)
+        await anext(earlier)
+        client.redial()
+        later = client.watch("", 0)
+        await anext(later)
+        agent.send_snapshot()
+        await anext(earlier)
+        await earlier.aclose()
+        await later.aclose()
+        await client.close()
+
+
 async def test_address_like_a_scheme_is_dialled_over_dns(deployment: Deployment) -> None:
     """gRPC reads `unix-abstract:1` as a socket, but it is also a host and a port."""
     async with deployment.serving(deployment.host(ONE), "unix-abstract:64999") as agent:

@@ -112,8 +112,3 @@ def test_no_task_is_left_without_a_name() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("create_task"):
                 assert any(word.arg == "name" for word in node.keywords), name
-
-
-def test_modules_keep_their_size() -> None:
-    for name, text in sources().items():
-        assert len(text.splitlines()) <= 500, name

@@ -1,0 +1,1 @@
+"""Rules of CONTRIBUTING.md, "One statement, one fact", that ruff does not have."""

@@ -1,0 +1,220 @@
+"""The rules: a function each, from a syntax tree to the places that break the rule.
+
+They are about reading and about diagnosis: a red line should name one fact, and a reader should
+not have to take a statement apart.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+Place = ast.expr | ast.stmt
+Rule = Callable[[ast.Module], Iterator[Place]]
+
+_ITERATING = {
+    "enumerate",
+    "iter",
+    "itertools.product",
+    "list",
+    "map",
+    "product",
+    "sorted",
+    "tuple",
+    "zip",
+}
+"""Functions whose argument is iterated; `set("abc")` is left as the way to write characters."""
+
+
+def assigns_unrelated_values(tree: ast.Module) -> Iterator[Place]:
+    """Find `a, b = 1, 2`, but neither swaps nor what unpacks one value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
+            for target in node.targets:
+                if _is_literal(target) and not _needs_one_statement(target, node.value):
+                    yield node
+
+
+def names_a_value_within_an_expression(tree: ast.Module) -> Iterator[Place]:
+    """Find `:=` in arguments, lambdas, comprehensions and literals."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.NamedExpr) and _is_hidden(node, parents):
+            yield node
+
+
+def has_an_expression_for_a_statement(tree: ast.Module) -> Iterator[Place]:
+    """Find `f() if x else g()`, `x or f()` and comprehensions as statements."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            value = node.value.value if isinstance(node.value, ast.Await) else node.value
+            if isinstance(value, ast.IfExp | ast.BoolOp | ast.ListComp | ast.SetComp):
+                yield node
+
+
+def chooses_what_it_calls(tree: ast.Module) -> Iterator[Place]:
+    """Find `(f if x else g)()`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.IfExp | ast.BoolOp):
+            yield node
+
+
+def nests_conditional_expressions(tree: ast.Module) -> Iterator[Place]:
+    """Find `a if x else b if y else c`, also with the inner one in an argument."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.IfExp):
+            parts = [inner for inner in ast.walk(node) if inner is not node]
+            if any(isinstance(inner, ast.IfExp) for inner in parts):
+                yield node
+
+
+def iterates_over_a_string(tree: ast.Module) -> Iterator[Place]:
+    """Find `for _ in "123"`, `[*"abc"]`, `zip("ab", …)` and parameters of tests as a string."""
+    for node in ast.walk(tree):
+        iterated: list[ast.expr] = []
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            iterated = [node.iter]
+        elif isinstance(node, ast.Starred):
+            iterated = [node.value]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _ITERATING:
+            iterated = node.args
+        elif isinstance(node, ast.Call) and _name_of(node.func) == "parametrize":
+            iterated = node.args[1:]
+        yield from (value for value in iterated if _is_text(value))
+
+
+def unpacks_a_literal_into_a_literal(tree: ast.Module) -> Iterator[Place]:
+    """Find `[*("a", "b"), "c"]`, `f(*(1, 2))` and `{**{"a": 1}}`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Starred) and _is_literal(node.value):
+            yield node
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            yield from (value for key, value in pairs if key is None and _is_dict(value))
+
+
+def asserts_several_facts(tree: ast.Module) -> Iterator[Place]:
+    """Find `assert (a, b) == (1, 2)`, also of lists and inside a larger condition."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            for compared in ast.walk(node.test):
+                if isinstance(compared, ast.Compare) and _compares_literals(compared):
+                    yield node
+
+
+def asserts_a_chain(tree: ast.Module) -> Iterator[Place]:
+    """Find `assert a == b != c` and `assert a == b == c`, but not bounds as in `0 < a <= 9`."""
+    bounds = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            for compared in ast.walk(node.test):
+                operators = compared.ops if isinstance(compared, ast.Compare) else []
+                is_chain = len(operators) > 1
+                if is_chain and not all(isinstance(each, bounds) for each in operators):
+                    yield node
+
+
+def writes_several_rows_on_a_line(tree: ast.Module) -> Iterator[Place]:
+    """Find rows of `parametrize` that do not begin a line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name_of(node.func) == "parametrize":
+            for rows in node.args[1:]:
+                for before, row in pairwise(_elements_of(rows)):
+                    if row.lineno == before.end_lineno and not _is_scalar(row):
+                        yield row
+
+
+def calls_a_special_method_in_a_lambda(tree: ast.Module) -> Iterator[Place]:
+    """Find `lambda: found.__setitem__(key, value)`, which is a statement."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda):
+            for called in ast.walk(node.body):
+                if isinstance(called, ast.Call) and _name_of(called.func).startswith("__"):
+                    yield node
+
+
+RULES: tuple[Rule, ...] = (
+    assigns_unrelated_values,
+    names_a_value_within_an_expression,
+    has_an_expression_for_a_statement,
+    chooses_what_it_calls,
+    nests_conditional_expressions,
+    iterates_over_a_string,
+    unpacks_a_literal_into_a_literal,
+    asserts_several_facts,
+    asserts_a_chain,
+    writes_several_rows_on_a_line,
+    calls_a_special_method_in_a_lambda,
+)
+
+
+def _needs_one_statement(target: ast.expr, value: ast.Tuple | ast.List) -> bool:
+    """Return whether separate statements would do something else, as in `a, b = b, a`."""
+    assert isinstance(target, ast.Tuple | ast.List)
+    if len(target.elts) != len(value.elts):
+        return True
+    assigned: set[str] = set()
+    for name, source in zip(target.elts, value.elts, strict=True):
+        parts = ast.walk(source)
+        if any(isinstance(part, ast.expr) and ast.unparse(part) in assigned for part in parts):
+            return True
+        assigned.add(ast.unparse(name))
+    return False
+
+
+def _is_hidden(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    hiding = (
+        ast.keyword,
+        ast.Lambda,
+        ast.comprehension,
+        ast.ListComp,
+        ast.SetComp,
+        ast.DictComp,
+        ast.GeneratorExp,
+        ast.Tuple,
+        ast.List,
+        ast.Set,
+        ast.Dict,
+        ast.JoinedStr,
+        ast.Subscript,
+    )
+    while not isinstance(node, ast.stmt):
+        parent = parents[node]
+        if isinstance(parent, hiding) or (isinstance(parent, ast.Call) and node in parent.args):
+            return True
+        node = parent
+    return False
+
+
+def _compares_literals(node: ast.Compare) -> bool:
+    pairs = pairwise([node.left, *node.comparators])
+    return any(len(_elements_of(left)) > 1 and _is_literal(right) for left, right in pairs)
+
+
+def _is_literal(node: ast.AST) -> bool:
+    return isinstance(node, ast.Tuple | ast.List | ast.Set)
+
+
+def _elements_of(node: ast.AST) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else []
+
+
+def _is_dict(node: ast.AST) -> bool:
+    return isinstance(node, ast.Dict)
+
+
+def _is_scalar(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant | ast.Name | ast.Attribute | ast.UnaryOp)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Return whether the node is a string, or a part of one as in `"abc"[:2]`."""
+    if isinstance(node, ast.Subscript):
+        return _is_text(node.value)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+
+
+def _name_of(node: ast.AST) -> str:
+    """Return the last name of `a`, `a.b` or `a.b.c`, "" for other expressions."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

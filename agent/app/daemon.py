@@ -45,6 +45,7 @@ from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
 from agent.state.drain import HostDrain
 from agent.state.record import Records
+from tiltyard.agent.bounds import MAX_SENTENCE
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import resources_to_proto
@@ -276,6 +277,19 @@ class Daemon:
             memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
         return Resources(nano_cpus=round(cpus * NANO), memory_bytes=memory)
 
+    def _warnings(self) -> tuple[str, ...]:
+        info = self._info
+        return (
+            self._reservations.disks.warnings
+            + self._deadlines.warnings
+            + (info.warnings if info else ())
+            + self.conntrack.warnings
+            + self._firewall.warnings
+            + self._tls_ports.warnings
+            + self.tls_server.warnings
+            + self.warm_pools.warnings
+        )
+
     def _report(self, runtime: Runtime) -> pb.Host:
         config = self._config
         info = self._info
@@ -304,14 +318,7 @@ class Daemon:
             draining=drain.draining,
             drain_revision=drain.revision,
             drain_time=wire.timestamp_to_proto(drain.drain_time),
-            warnings=held.disks.warnings
-            + self._deadlines.warnings
-            + (info.warnings if info else ())
-            + self.conntrack.warnings
-            + self._firewall.warnings
-            + self._tls_ports.warnings
-            + self.tls_server.warnings
-            + self.warm_pools.warnings,
+            warnings=[warning[:MAX_SENTENCE] for warning in self._warnings()],
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
             warm_pools=[

@@ -7,8 +7,10 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import Message
 
-from agent.domain.errors import AgentError
+from agent.domain.errors import AgentError, InvalidArgumentError
+from tiltyard.agent.bounds import OutOfBoundsError, check
 from tiltyard.contract import ERROR_REASON_KEY, REQUEST_KEY, ErrorReason
 from tiltyard.runtime.logging.events import bind, get_logger
 
@@ -92,6 +94,9 @@ async def _call(context: Context, method: str) -> AsyncGenerator[None]:
     except AgentError as error:
         log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
         await abort(context, error)
+    except OutOfBoundsError as error:
+        log.warning("call refused", method=method, error=str(error))
+        await abort(context, InvalidArgumentError(error.field, "it is out of bounds"))
     except Exception:
         log.exception("call failed: internal error", method=method)
         await abort(context, AgentError())
@@ -104,6 +109,7 @@ def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
     async def answer(self: Any, request: Any, context: Context) -> Any:
         async with _call(context, handler.__name__):
             with self.metrics.rpc(handler.__name__, self.clock):
+                check(request)
                 return await handler(self, request, context)
 
     return answer
@@ -116,6 +122,8 @@ def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncG
     async def answer(self: Any, request: Any, context: Context) -> AsyncGenerator[Any]:
         async with _call(context, handler.__name__):
             with self.metrics.stream(handler.__name__):
+                if isinstance(request, Message):  # a stream of claims is checked where it is read
+                    check(request)
                 async with aclosing(handler(self, request, context)) as messages:
                     async for message in messages:
                         yield message

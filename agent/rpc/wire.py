@@ -15,6 +15,7 @@ from agent.logs.report import Tail
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
+from tiltyard.agent.bounds import MAX_DETAIL
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import (
     END_REASONS,
@@ -119,7 +120,7 @@ def session_to_proto(session: Session) -> pb.Session:
         injected_env=session.injected_env,
         exit_code=session.exit_code,
         restart_count=session.restart_count,
-        detail=session.detail,
+        detail=session.detail[:MAX_DETAIL],
         sequence=session.sequence,
         host=session.host,
         pid=session.process.pid if session.process else 0,
@@ -147,7 +148,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         internal_id=session.internal_id,
         state=STATES[session.state],
         end_reason=END_REASONS[session.end_reason or EndReason.ENGINE_ERROR],
-        detail=session.detail,
+        detail=session.detail[:MAX_DETAIL],
         create_time=timestamp_to_proto(session.create_time),
         end_time=timestamp_to_proto(session.end_time),
         exit_code=session.exit_code,

@@ -7,7 +7,12 @@ from typing import TypeAlias
 
 import grpc
 
-from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError
+from controlplane.domain.errors import (
+    AgentExcessError,
+    AgentRefusedError,
+    AgentUnavailableError,
+)
+from tiltyard.agent.bounds import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.agent.wire import ERROR_REASONS, portions
 from tiltyard.runtime.logging.events import bound
@@ -67,10 +72,13 @@ class ClaimStream:
         writing = asyncio.create_task(self._write(call), name="claims to send")
         try:
             async for response in call:
+                check(response)
                 for result in response.results:
                     self._resolve(result, response.incarnation)
         except grpc.aio.AioRpcError as failure:
             error = failure
+        except OutOfBoundsError as failure:
+            error = AgentExcessError(f"cannot use what the agent has sent: {failure}")
         finally:
             self._is_open = False
             self._unsent.clear()

@@ -36,9 +36,15 @@ from controlplane.domain.contract import (
     StandbyOrder,
     WatchMessage,
 )
-from controlplane.domain.errors import AgentNewerError, AgentRefusedError, AgentUnavailableError
+from controlplane.domain.errors import (
+    AgentExcessError,
+    AgentNewerError,
+    AgentRefusedError,
+    AgentUnavailableError,
+)
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
+from tiltyard.agent.bounds import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.contract import (
     ERROR_REASON_KEY,
@@ -248,7 +254,9 @@ class AgentClient:
     ) -> _T:
         with self._calling(method):
             call = getattr(self._stub, method)
-            return read(await call(request, timeout=timeout, metadata=_metadata()))
+            response = await call(request, timeout=timeout, metadata=_metadata())
+            check(response)
+            return read(response)
 
     async def _stream(
         self,
@@ -264,6 +272,7 @@ class AgentClient:
             call = getattr(self._stub, method)(request, timeout=timeout, metadata=_metadata())
             try:
                 async for response in call:
+                    check(response)
                     item = read(response)
                     if item is None:
                         return
@@ -375,6 +384,8 @@ def _translated() -> Iterator[None]:
         raise AgentUnavailableError(text) from error
     except NewerFormatError as error:
         raise AgentNewerError(str(error)) from error
+    except OutOfBoundsError as error:
+        raise AgentExcessError(f"cannot use what the agent has sent: {error}") from error
     except (KeyError, ValueError) as error:
         raise AgentUnavailableError(f"cannot read the response of the agent: {error}") from error
 

@@ -23,6 +23,7 @@ from controlplane.domain.contract import (
     WatchEvent,
     WatchMessage,
 )
+from tiltyard.agent.bounds import MOST_BYTES, OutOfBoundsError, items, number, span, text
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import (
     END_REASONS,
@@ -37,12 +38,6 @@ from tiltyard.agent.wire import (
 )
 from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec
 from tiltyard.runtime.clock import from_ms, to_ms
-
-MAX_NANO_CPUS = 2**46
-MAX_MEMORY_BYTES = 2**50
-"""70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
-MAX_REVISION = 2**62
-"""Half of the database's integer range: an order can exceed any reported revision."""
 
 _PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
 _STATES = {number: state for state, number in STATES.items()}
@@ -142,31 +137,47 @@ def session_in(session: agent_pb2.Session) -> HostSession:
 
     Raises:
         NewerFormatError: A newer agent has sent it.
+        OutOfBoundsError: A field is out of its bounds.
     """
     _check("session", session.format)
+    if session.ByteSize() > MOST_BYTES["Session"]:
+        raise OutOfBoundsError("Session")
+    known = session.HasField
     ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
     return HostSession(
-        internal_id=session.internal_id,
+        internal_id=text(session.internal_id, "Session.internal_id"),
         identity=identity_from_proto(session.identity),
-        image=intern(session.image),
+        image=intern(text(session.image, "Session.image")),
         state=_STATES[session.state],
-        ports=tuple(
-            _port(p.container_port, _PROTOCOL_NAMES[p.protocol], p.host_port, p.tls)
-            for p in session.ports
-        ),
+        ports=tuple(map(_port_in, items(session.ports, "Session.ports"))),
         reservation=_resources_in(session.reservation),
-        injected_env=interned(session.injected_env),
-        create_time=_time_in(session.create_time),
-        end_time=_time_in(session.end_time) if session.HasField("end_time") else None,
-        exit_code=session.exit_code if session.HasField("exit_code") else None,
+        injected_env=interned(items(session.injected_env, "Session.injected_env")),
+        create_time=_time_in(span(session.create_time, "Session.create_time")),
+        end_time=(
+            _time_in(span(session.end_time, "Session.end_time")) if known("end_time") else None
+        ),
+        exit_code=session.exit_code if known("exit_code") else None,
         end_reason=_END_REASONS[session.end_reason] if ended else None,
-        detail=session.detail,
-        sequence=session.sequence,
-        host=intern(session.host),
-        ready_time=_time_in(session.ready_time) if session.HasField("ready_time") else None,
-        warm_pool=session.warm_pool,
-        warm_pool_revision=_revision_in(session.warm_pool_revision),
+        detail=text(session.detail, "Session.detail"),
+        sequence=number(session.sequence, "Session.sequence"),
+        host=intern(text(session.host, "Session.host")),
+        ready_time=(
+            _time_in(span(session.ready_time, "Session.ready_time"))
+            if known("ready_time")
+            else None
+        ),
+        warm_pool=text(session.warm_pool, "Session.warm_pool"),
+        warm_pool_revision=number(session.warm_pool_revision, "Session.warm_pool_revision"),
         in_doubt=session.in_doubt,
+    )
+
+
+def _port_in(port: agent_pb2.Port) -> Port:
+    return _port(
+        number(port.container_port, "Port.container_port"),
+        _PROTOCOL_NAMES[port.protocol],
+        number(port.host_port, "Port.host_port"),
+        port.tls,
     )
 
 
@@ -207,8 +218,8 @@ def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
     )
 
 
-def _seconds(span: Duration) -> float:
-    return span.ToNanoseconds() / 10**9
+def _seconds(duration: Duration) -> float:
+    return duration.ToNanoseconds() / 10**9
 
 
 def _time_in(time: Timestamp) -> float:
@@ -216,13 +227,11 @@ def _time_in(time: Timestamp) -> float:
 
 
 def _resources_in(resources: agent_pb2.Resources) -> Resources:
-    is_known = (
-        0 <= resources.nano_cpus <= MAX_NANO_CPUS
-        and 0 <= resources.memory_bytes <= MAX_MEMORY_BYTES
+    return _shared(
+        number(resources.nano_cpus, "Resources.nano_cpus"),
+        number(resources.memory_bytes, "Resources.memory_bytes"),
+        number(resources.gpus, "Resources.gpus"),
     )
-    if not is_known:
-        raise ValueError("resources that no host has")
-    return _shared(resources.nano_cpus, resources.memory_bytes, resources.gpus)
 
 
 def _check(what: str, number: int) -> None:
@@ -257,8 +266,7 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
         runc_version=host.runc_version,
         kernel_version=host.kernel_version,
         warm_pools={
-            pool.pool_id: PoolOnHost(_revision_in(pool.revision), pool.size)
-            for pool in host.warm_pools
+            pool.pool_id: PoolOnHost(pool.revision, pool.size) for pool in host.warm_pools
         },
         starting=frozenset(host.starting),
     )
@@ -268,13 +276,7 @@ def _drain_in(host: agent_pb2.Host) -> Drain:
     deadline = None
     if host.HasField("drain_time"):  # the agent stores an inexact float
         deadline = from_ms(round(host.drain_time.ToNanoseconds() / 10**6))
-    return Drain(_revision_in(host.drain_revision), host.draining, deadline)
-
-
-def _revision_in(revision: int) -> int:
-    if revision > MAX_REVISION:
-        raise ValueError("a revision that was never issued")
-    return revision
+    return Drain(host.drain_revision, host.draining, deadline)
 
 
 def drain_out(drain: Drain, now: float) -> agent_pb2.SetDrainRequest:

@@ -25,7 +25,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.runtime.systemd import Supervision
 
 LARGE = pb.Identity(
-    account="a", session_id="m1", application="game", tag="v1", labels={"large": "x" * 600_000}
+    account="a", session_id="m1", application="game", tag="v1", labels={"large": "x" * 120_000}
 )
 
 
@@ -179,7 +179,7 @@ async def test_host_lists_counted_sessions_that_are_not_sent_yet(
 async def test_page_of_large_sessions_fits_a_message(tmp_path: Path, engine: FakeEngine) -> None:
     async with serving(tmp_path, engine) as (stub, _):
         await _reconciled(stub)
-        requests = [start_request(identity=LARGE) for _ in range(8)]
+        requests = [start_request(identity=LARGE) for _ in range(40)]
         for request in requests:
             await stub.StartSession(request, timeout=DEADLINE)
         found = []

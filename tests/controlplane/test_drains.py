@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
-from controlplane.agent_rpc.wire import MAX_REVISION, watch_message_in
+from controlplane.agent_rpc.wire import watch_message_in
 from controlplane.domain.contract import Drain, HostReport
+from controlplane.domain.errors import AgentExcessError
+from controlplane.fleet.host import watch
 from controlplane.storage.engine.store import Actor
 from controlplane.storage.tables.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.fake_clock import BootingClock
 from tests.support.hold import Hold
+from tiltyard.agent.bounds import MAX_REVISION
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -240,7 +243,10 @@ async def test_removed_agent_leaves_no_drain_to_its_successor(system: Draining) 
     assert await system.stored() == Drain()
 
 
-async def test_impossible_revision_is_rejected(system: Draining) -> None:
+async def test_impossible_revision_is_rejected(
+    system: Draining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(watch.PAUSES, AgentExcessError, 0.02)
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
     [link] = system.control_plane.fleet.hosts
     reported_at = link.reported_at

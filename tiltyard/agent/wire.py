@@ -7,6 +7,7 @@ from typing import TypeVar
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
+from tiltyard.agent.bounds import items, text
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
     EndReason,
@@ -46,16 +47,20 @@ def identity_to_proto(identity: Identity) -> pb.Identity:
 
 
 def identity_from_proto(identity: pb.Identity) -> Identity:
-    """Read an identity; strings that many sessions share are interned."""
+    """Read an identity; strings that many sessions share are interned.
+
+    Raises:
+        OutOfBoundsError: A field is out of its bounds.
+    """
     return Identity(
-        account=intern(identity.account),
-        session_id=identity.session_id,
-        application=intern(identity.application),
-        tag=intern(identity.tag),
-        location=intern(identity.location),
-        labels=interned(identity.labels),
-        external_id=identity.external_id,
-        ticket=identity.ticket.hex(),
+        account=intern(text(identity.account, "Identity.account")),
+        session_id=text(identity.session_id, "Identity.session_id"),
+        application=intern(text(identity.application, "Identity.application")),
+        tag=intern(text(identity.tag, "Identity.tag")),
+        location=intern(text(identity.location, "Identity.location")),
+        labels=interned(items(identity.labels, "Identity.labels")),
+        external_id=text(identity.external_id, "Identity.external_id"),
+        ticket=text(identity.ticket, "Identity.ticket").hex(),
     )
 
 

@@ -1,0 +1,293 @@
+"""The bounds of every field of agent.proto, checked where a message is read.
+
+Either side may be broken or compromised: a message beyond the bounds is not believed. They are
+well above what an honest peer sends, so that a newer one may send somewhat more. Numbers are
+bounded to what the database and sums over many hosts can take; texts and lists to what many
+sessions may cost in memory.
+"""
+
+from collections.abc import Iterable, Sized
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tiltyard.agent.v1 import agent_pb2
+
+MAX_NANO_CPUS = 2**46
+MAX_MEMORY_BYTES = 2**50
+"""70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
+MAX_REVISION = 2**62
+"""Half of the database's integer range: an order can exceed any reported revision."""
+MAX_DETAIL = 2048  # Characters of what went wrong with a session
+MAX_SENTENCE = 4096  # Characters of a warning or an error
+MAX_IMAGE = 1024  # Characters of an image name: Docker's longest has a few hundred
+
+MAX_SECONDS = 253_402_300_799  # The end of the year 9999, since 1970
+_NANOS = 10**9
+
+_LARGEST_MESSAGE = 4 * 1024 * 1024  # Of gRPC, in both programs
+_NUMBERS = {
+    FieldDescriptor.CPPTYPE_INT32,
+    FieldDescriptor.CPPTYPE_INT64,
+    FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+}
+
+Text = TypeVar("Text", str, bytes)
+Items = TypeVar("Items", bound=Sized)
+Span = TypeVar("Span", bound=Timestamp | Duration)
+
+_ID = 64  # Characters of a UUID, with room
+_NAME = 256
+_HOST = 255  # RFC 1035
+_VERSION = 256
+_FILE = 64 * 1024  # Bytes of certificates and keys
+_COUNT = 10**6  # Of sessions, images, slots that a number reports
+_MANY = 100_000  # Sessions, images or claims of one message
+_BYTES = 2**60
+
+
+class OutOfBoundsError(ValueError):
+    """A message has a value that no honest peer sends; the text names the field."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} is out of bounds")
+        self.field = field
+
+
+class Bound(NamedTuple):
+    """The bounds of a field: of a number its values, of a text or bytes the length.
+
+    `most_items` is the maximum number of values of a list or map. Points in time and spans have
+    the same bounds everywhere, and flags and enums none.
+    """
+
+    least: int = 0
+    most: int = 0
+    most_items: int = 1
+
+
+def _text(most: int, *, items: int = 1) -> Bound:
+    return Bound(most=most, most_items=items)
+
+
+def _number(most: int, *, least: int = 0) -> Bound:
+    return Bound(least, most)
+
+
+def _items(most: int) -> Bound:
+    return Bound(most_items=most)
+
+
+_PORT = _number(65_535)
+_PORTS = _number(65_536)
+_FORMAT = _number(2**31)
+_SEQUENCE = _number(MAX_REVISION)
+_INT32 = _number(2**31 - 1, least=-(2**31))
+
+MOST_BYTES = {
+    "Identity": 128 * 1024,
+    "Session": 512 * 1024,
+    "SessionSpec": 1024 * 1024,
+}
+"""Of a whole message: it bounds the names and values of its maps."""
+
+BOUNDS: dict[str, Bound] = {
+    "Claim.internal_id": _text(_ID),
+    "Claim.number": _SEQUENCE,
+    "Claim.request_id": _text(_ID),
+    "Claim.request_json": _text(1024 * 1024),
+    "ClaimResult.error": _text(MAX_SENTENCE),
+    "ClaimResult.number": _SEQUENCE,
+    "ClaimSessionsRequest.claims": _items(_MANY),
+    "ClaimSessionsResponse.incarnation": _text(_ID),
+    "ClaimSessionsResponse.results": _items(_MANY),
+    "FailedRun.exit_code": _INT32,
+    "FetchArtifactRequest.internal_id": _text(_ID),
+    "FetchArtifactRequest.path": _text(4096),
+    "FetchArtifactResponse.data": _text(256 * 1024),
+    "GetHostResponse.incarnation": _text(_ID),
+    "GetHostResponse.sequence": _SEQUENCE,
+    "GetReportRequest.internal_id": _text(_ID),
+    "GetReportResponse.log": _text(128 * 1024),
+    "Host.agent_id": _text(_NAME),
+    "Host.drain_revision": _number(MAX_REVISION),
+    "Host.engine_version": _text(_VERSION),
+    "Host.format": _FORMAT,
+    "Host.free_sessions": _number(_COUNT),
+    "Host.free_tcp_ports": _PORTS,
+    "Host.free_udp_ports": _PORTS,
+    "Host.image_count": _number(_COUNT),
+    "Host.kernel_version": _text(_VERSION),
+    "Host.latency_addresses": _text(_HOST, items=64),
+    "Host.port_range_first": _PORT,
+    "Host.port_range_last": _PORT,
+    "Host.public_address": _text(_HOST),
+    "Host.runc_version": _text(_VERSION),
+    "Host.start_slots": _number(_COUNT),
+    "Host.starting": _text(_ID, items=20_000),
+    "Host.version": _text(_VERSION),
+    "Host.warm_pools": _items(10_000),
+    "Host.warnings": _text(MAX_SENTENCE, items=1000),
+    "Identity.account": _text(_NAME),
+    "Identity.application": _text(_NAME),
+    "Identity.external_id": _text(_NAME),
+    "Identity.labels": _items(1000),
+    "Identity.location": _text(_NAME),
+    "Identity.session_id": _text(_NAME),
+    "Identity.tag": _text(_NAME),
+    "Identity.ticket": _text(_NAME),
+    "Image.image": _text(MAX_IMAGE),
+    "Image.size_bytes": _number(_BYTES),
+    "ImageBatch.images": _text(MAX_IMAGE, items=_MANY),
+    "ListImagesResponse.images": _items(_MANY),
+    "ListImagesResponse.pulls": _items(_MANY),
+    "ListSessionsRequest.page_size": _INT32,
+    "ListSessionsRequest.page_token": _text(_NAME),
+    "ListSessionsResponse.incarnation": _text(_ID),
+    "ListSessionsResponse.next_page_token": _text(_NAME),
+    "ListSessionsResponse.sessions": _items(_MANY),
+    "Port.container_port": _PORT,
+    "Port.host_port": _PORT,
+    "PortRequest.container_port": _number(2**32 - 1),  # refused by name where it is read
+    "PortRequest.pinned_host_port": _number(2**32 - 1),
+    "PullImageRequest.image": _text(MAX_IMAGE),
+    "PullImageResponse.layers": _number(_COUNT),
+    "PullImageResponse.layers_done": _number(_COUNT),
+    "PullImageResponse.received_bytes": _number(_BYTES),
+    "Pull.image": _text(MAX_IMAGE),
+    "RegistryCredentials.password": _text(64 * 1024),
+    "RegistryCredentials.username": _text(_NAME),
+    "RemoveImageRequest.image": _text(MAX_IMAGE),
+    "RenewCertificateRequest.authorities": _text(_FILE),
+    "RenewCertificateRequest.certificate": _text(_FILE),
+    "RenewCertificateResponse.signing_request": _text(_FILE),
+    "Report.detail": _text(MAX_DETAIL),
+    "Report.exit_code": _INT32,
+    "Report.failed_runs": _items(1000),
+    "Report.format": _FORMAT,
+    "Report.internal_id": _text(_ID),
+    "Report.peak_memory_bytes": _number(_BYTES),
+    "Report.restart_count": _number(2**32 - 1),
+    "Report.signal": _number(255),
+    "Report.timeline": _items(1000),
+    "Resources.gpus": _number(4096),
+    "Resources.memory_bytes": _number(MAX_MEMORY_BYTES),
+    "Resources.nano_cpus": _number(MAX_NANO_CPUS),
+    "Session.detail": _text(MAX_DETAIL),
+    "Session.exit_code": _INT32,
+    "Session.format": _FORMAT,
+    "Session.host": _text(_HOST),
+    "Session.image": _text(MAX_IMAGE),
+    "Session.injected_env": _items(10_000),
+    "Session.internal_id": _text(_ID),
+    "Session.pid": _INT32,
+    "Session.ports": _items(1000),
+    "Session.restart_count": _number(2**32 - 1),
+    "Session.sequence": _SEQUENCE,
+    "Session.warm_pool": _text(_ID),
+    "Session.warm_pool_revision": _number(MAX_REVISION),
+    "SessionBatch.sessions": _items(_MANY),
+    "SessionSpec.args": _text(512 * 1024, items=1000),
+    "SessionSpec.disk_bytes": _number(_BYTES),
+    "SessionSpec.env": _items(2000),
+    "SessionSpec.format": _FORMAT,
+    "SessionSpec.image": _text(MAX_IMAGE),
+    "SessionSpec.ports": _items(1000),
+    "SetDrainRequest.revision": _number(MAX_REVISION),
+    "SetDrainResponse.sessions": _number(_COUNT),
+    "SetWarmPoolRequest.claim_signal": _text(_ID),
+    "SetWarmPoolRequest.pool_id": _text(_ID),
+    "SetWarmPoolRequest.revision": _number(MAX_REVISION),
+    "SetWarmPoolRequest.size": _number(_COUNT),
+    "StartSessionRequest.internal_id": _text(_ID),
+    "StartSessionResponse.incarnation": _text(_ID),
+    "StopSessionRequest.internal_id": _text(_ID),
+    "StopSessionResponse.incarnation": _text(_ID),
+    "StreamLogsRequest.internal_id": _text(_ID),
+    "StreamLogsResponse.data": _text(256 * 1024),
+    "WarmPool.pool_id": _text(_ID),
+    "WarmPool.revision": _number(MAX_REVISION),
+    "WarmPool.size": _number(_COUNT),
+    "WatchRequest.acked_sequence": _SEQUENCE,
+    "WatchRequest.incarnation": _text(_ID),
+    "WatchResponse.incarnation": _text(_ID),
+    "WatchResponse.sequence": _SEQUENCE,
+}
+"""By message and field. Every other number, text and list of the contract fails a test."""
+
+
+def text(value: Text, field: str) -> Text:
+    """Return a text or bytes that are within the bound of the field; raises OutOfBoundsError."""
+    if len(value) > BOUNDS[field].most:
+        raise OutOfBoundsError(field)
+    return value
+
+
+def number(value: int, field: str) -> int:
+    """Return a number that is within the bounds of the field; raises OutOfBoundsError."""
+    least, most, _ = BOUNDS[field]
+    if not least <= value <= most:
+        raise OutOfBoundsError(field)
+    return value
+
+
+def items(values: Items, field: str) -> Items:
+    """Return a list or map with no more items than the field may have; raises OutOfBoundsError."""
+    if len(values) > BOUNDS[field].most_items:
+        raise OutOfBoundsError(field)
+    return values
+
+
+def span(value: Span, field: str) -> Span:
+    """Return a point in time, since 1970, or a duration that is within its bounds.
+
+    Raises:
+        OutOfBoundsError: It is negative, not of this form, or after the year 9999.
+    """
+    if not (0 <= value.seconds <= MAX_SECONDS and 0 <= value.nanos < _NANOS):
+        raise OutOfBoundsError(field)
+    return value
+
+
+def check(message: Message) -> None:
+    """Check a message and those within it; fields without a value are not looked at.
+
+    Sessions are left to their reader, which reads each field by the functions above: there are
+    several in each claim, and finding out which fields they have takes as long as reading them.
+
+    Raises:
+        OutOfBoundsError: A field is out of its bounds, or a message is too large.
+    """
+    kind = message.DESCRIPTOR.name
+    if message.ByteSize() > MOST_BYTES.get(kind, _LARGEST_MESSAGE):
+        raise OutOfBoundsError(kind)
+    for field, value in message.ListFields():
+        _check_field(f"{kind}.{field.name}", field, value)
+
+
+def _check_field(name: str, field: FieldDescriptor, value: Any) -> None:
+    inner = field.message_type
+    is_text = field.cpp_type == FieldDescriptor.CPPTYPE_STRING  # that of bytes, too
+    if field.is_repeated:
+        items(value, name)
+    if inner is not None:
+        _check_messages(name, inner, value if field.is_repeated else (value,))
+    elif is_text:
+        for each_text in value if field.is_repeated else (value,):
+            text(each_text, name)
+    elif field.cpp_type in _NUMBERS:
+        number(value, name)
+
+
+def _check_messages(name: str, kind: Descriptor, values: Iterable[Message]) -> None:
+    if kind.GetOptions().map_entry or kind is agent_pb2.Session.DESCRIPTOR:
+        return
+    for value in values:
+        if isinstance(value, Timestamp | Duration):
+            span(value, name)
+        else:
+            check(value)

@@ -50,3 +50,5 @@ class Upkeep:
                 await self._store.run_in_portions(remove, now - kept)
             except StoreError as error:
                 log.warning("cannot delete old data yet", kind=what, error=str(error))
+            except Exception:
+                log.exception("cannot delete old data: internal error", kind=what)

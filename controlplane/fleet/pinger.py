@@ -7,6 +7,7 @@ echoes per host and interval.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from random import Random
 
 from controlplane.fleet.fleet import Fleet
@@ -14,6 +15,7 @@ from controlplane.fleet.host.host import Host
 from controlplane.fleet.icmp import CannotPingError, ping
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import run_again
 
 log = get_logger(__name__)
 
@@ -46,7 +48,8 @@ class Pinger:
                 for host in self.fleet.hosts:
                     if self._is_due(host, now):
                         host.latency.due = float("inf")
-                        group.create_task(self._measure(host), name=f"ping {host.name}")
+                        work = run_again(partial(self._measure, host), self.clock)
+                        group.create_task(work, name=f"ping {host.name}")
                 await self.clock.sleep(LOOK)
 
     def _is_due(self, host: Host, now: float) -> bool:

@@ -266,7 +266,10 @@ async def _for_each(
 
     async def bounded(host: Host) -> None:
         async with slots:
-            await work(host)
+            try:
+                await work(host)
+            except Exception:  # what one host answers must not keep the others from being called
+                log.exception("internal error", agent=host.name)
 
     async with asyncio.TaskGroup() as group:
         for host in hosts:

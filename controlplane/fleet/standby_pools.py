@@ -151,7 +151,7 @@ class StandbyPools:
                 application.node_pool, application.network_mode
             )
             if wanted.size and allowed:
-                plans[pool_id] = self._plan(wanted, now)
+                plans[pool_id] = self._plan_or_keep(wanted, now)
                 await asyncio.sleep(0)  # so that many pools do not delay callers
         for host in self._fleet.hosts:
             for pool_id in host.pool_orders.pools | plans.keys():
@@ -184,6 +184,14 @@ class StandbyPools:
             for each in wanted
             if each.size
         }
+
+    def _plan_or_keep(self, wanted: WantedPool, now: float) -> dict[str, tuple[int, Tag] | None]:
+        """Plan a pool; after an unexpected error its orders stay, and other pools are planned."""
+        try:
+            return self._plan(wanted, now)
+        except Exception:
+            log.exception("cannot plan a warm pool: internal error", pool=wanted.pool.id)
+            return dict.fromkeys((host.name for host in self._fleet.hosts), None)
 
     def _plan(self, wanted: WantedPool, now: float) -> dict[str, tuple[int, Tag] | None]:
         """Plan the share and tag of a pool on each host; None leaves the order unchanged.

@@ -64,6 +64,7 @@ _BREAKS = {
     AgentUnavailableError: "unavailable",
     StoreError: "database_failed",
 }
+_INTERNAL = "internal"  # Of an error that nobody expects from what a host sends
 
 
 class FleetMetrics:
@@ -78,7 +79,7 @@ class FleetMetrics:
         self._breaks = make.counter(
             "watch_breaks_total", "Broken streams of hosts, by reason.", "reason"
         )
-        for reason in _BREAKS.values():
+        for reason in (*_BREAKS.values(), _INTERNAL):
             self._breaks.labels(reason)
         self.renewals = make.counter(
             "certificate_renewals_total",
@@ -92,4 +93,4 @@ class FleetMetrics:
 
     def broke(self, error: Exception) -> None:
         """Count a broken stream."""
-        self._breaks.labels(_BREAKS[type(error)]).inc()
+        self._breaks.labels(_BREAKS.get(type(error), _INTERNAL)).inc()

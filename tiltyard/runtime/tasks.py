@@ -7,9 +7,12 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
+
+FAULT_PAUSE = 60.0  # Seconds until work is repeated after an error that it does not expect
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,6 +120,19 @@ class Threads:
         """Reject new work and wait for the work in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         await self.finish()
+
+
+async def run_again(work: Callable[[], Coroutine[Any, Any, None]], clock: Clock) -> None:
+    """Run the work of one host until it returns, again and again after unexpected errors.
+
+    For tasks whose errors one peer can cause: an error is logged, and ends nothing else.
+    """
+    while True:
+        try:
+            return await work()
+        except Exception:
+            log.exception("internal error: it runs again after a pause", seconds=FAULT_PAUSE)
+        await clock.sleep(FAULT_PAUSE)
 
 
 async def first_completed(

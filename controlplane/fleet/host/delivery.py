@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.logging.events import task_context
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.logging.events import get_logger, task_context
+from tiltyard.runtime.tasks import FAULT_PAUSE, TaskOwner
+
+log = get_logger(__name__)
 
 FIRST_RETRY = 0.1  # Seconds before the first retry of a failed call
 MAX_BACK_OFF = 2.0  # Maximum seconds between retries, hence after the return of a host
@@ -61,4 +63,7 @@ class Deliveries:
                 if str(error) != logged:
                     logged = str(error)
                     failed(error=logged)
+            except Exception:
+                log.exception("a call fails: internal error", seconds=FAULT_PAUSE)
+                await self.clock.sleep(FAULT_PAUSE)
             await back_off.wait()

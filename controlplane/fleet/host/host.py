@@ -22,6 +22,7 @@ from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import task_context
+from tiltyard.runtime.tasks import run_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Host(HostState):
         reports = shared.reports
         clock = shared.clock
         random = shared.random
+        self._clock = clock
         self._deliveries = Deliveries(row.name, clock, random)
         self.stops = Stops(self, store, reports, self._deliveries, clock=clock, reach=shared.reach)
         self.drain_orders = DrainOrders(self, store, self._deliveries, clock)
@@ -83,10 +85,12 @@ class Host(HostState):
         self.listeners += (self.images.on_change, partial(changed, self))
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow the host until `stop`; an unexpected error ends the group."""
+        """Follow the host until `stop`; an unexpected error ends neither the group nor that."""
         own = task_context(agent=self.name)
         self._tasks = [
-            group.create_task(part.run(), name=f"{what} {self.name}", context=own)
+            group.create_task(
+                run_again(part.run, self._clock), name=f"{what} {self.name}", context=own
+            )
             for what, part in (("watch", self.watch), ("images of", self.images))
         ]
 

@@ -102,6 +102,9 @@ class Watch:
                 host.is_newer = isinstance(error, AgentNewerError)
                 if host.is_newer:
                     host.notify()
+            except Exception as error:
+                self.metrics.broke(error)
+                raise
             if why != logged or reported_at != host.reported_at:
                 log.log(logging.WARNING if pause else logging.INFO, "stream broke", error=why)
             logged = why

@@ -3,9 +3,9 @@ import threading
 
 import pytest
 
-from tests.support.fake_clock import until_idle
+from tests.support.fake_clock import FakeClock, until_idle
 from tests.support.tasks import let_go
-from tiltyard.runtime.tasks import TaskOwner, Threads, first_completed
+from tiltyard.runtime.tasks import FAULT_PAUSE, TaskOwner, Threads, first_completed, run_again
 
 
 async def _fail(error: Exception, begin: asyncio.Event) -> None:
@@ -97,3 +97,36 @@ async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
     unblocked.set()
     await closing
     assert done == ["it"]
+
+
+async def test_work_runs_again_after_each_unexpected_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    runs = 0
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs < 3:
+            raise ValueError("odd")
+
+    task = asyncio.create_task(run_again(work, clock))
+    await clock.advance(FAULT_PAUSE - 1)
+    assert runs == 1
+    await clock.advance(FAULT_PAUSE + 2)
+    await task
+    assert runs == 3
+    text = f"internal error: it runs again after a pause seconds={FAULT_PAUSE}"
+    assert caplog.messages == [text, text]
+
+
+async def test_cancellation_ends_work_that_would_run_again() -> None:
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(run_again(work, FakeClock()))
+    await until_idle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -11,9 +11,9 @@ import pytest
 
 from controlplane.api.operations.bodies import MAX_BODY
 from controlplane.api.operations.fields import MAX_JSON_BYTES
-from controlplane.api.resources.reports import LOG_BYTES
 from controlplane.storage.tables.players import MAX_PLAYERS
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
+from tiltyard.agent.bounds import MAX_LOG
 
 pytestmark = pytest.mark.system(application={})
 
@@ -126,24 +126,23 @@ async def test_a_call_with_the_most_players_is_answered_in_a_mebibyte(system: Sy
         assert len(left.body) <= MAX_ANSWER
 
 
-@pytest.mark.parametrize(
-    ("size", "is_cut"),
-    [
-        (LOG_BYTES, False),
-        (3 * 2**20, True),
-    ],
-)
-async def test_a_report_with_a_long_log_is_a_mebibyte_at_most(
-    system: System, size: int, is_cut: bool
-) -> None:
+async def test_a_report_with_the_longest_log_is_a_mebibyte_at_most(system: System) -> None:
     assert (await system.start(id="m")).status == 201
-    system.agent.logs = [b"x", b"\x01" * (size - 1)]
+    system.agent.logs = [b"x", b"\x01" * (MAX_LOG - 1)]
     assert (await system.call("DELETE", "/session/m")).status == 204
     report = await system.call("GET", "/session/m/report")
     assert len(report.body) <= MAX_ANSWER
-    assert len(report.json["log"]) == LOG_BYTES
+    assert len(report.json["log"]) == MAX_LOG
     assert report.json["log"].endswith("\x01")
-    assert report.json["logTruncated"] is is_cut
+    assert report.json["logTruncated"] is False
+
+
+async def test_a_report_with_a_longer_log_is_not_believed(system: System) -> None:
+    assert (await system.start(id="m")).status == 201
+    system.agent.logs = [b"x" * (MAX_LOG + 1)]
+    assert (await system.call("DELETE", "/session/m")).status == 204
+    report = await system.call("GET", "/session/m/report")
+    assert_error(report, 503)
 
 
 async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -> None:

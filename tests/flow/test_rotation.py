@@ -168,7 +168,7 @@ async def test_host_left_behind_is_listed_until_it_enrols_again(system: Rotating
 
 
 async def test_move_that_could_not_be_stored_is_repeated(
-    system: Rotating, monkeypatch: pytest.MonkeyPatch
+    system: Rotating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise the host would be called with the certificate of an authority it has dropped."""
     host = await system.joined("host-1")
@@ -177,6 +177,8 @@ async def test_move_that_could_not_be_stored_is_repeated(
     monkeypatch.setattr("controlplane.fleet.renewal.MOVE_AGAIN", 0.0)
     status = await system.rotate()
     await system.all_move()
+    cause = "error=cannot write: the disk is full"
+    assert f"cannot move to the current authority agent=host-1 {cause}" in caplog.text
     system.link("host-1").client.redial()  # as when a connection breaks
     assert (await system.start()).status == 201
     held = x509.load_pem_x509_certificate((await system.identity(host)).certificate)

@@ -25,6 +25,7 @@ MAX_DETAIL = 2048  # Characters of what went wrong with a session
 MAX_SENTENCE = 4096  # Characters of a warning or an error
 MAX_IMAGE = 1024  # Characters of an image name: Docker's longest has a few hundred
 
+MAX_LOG = 128 * 1024  # Bytes in a report: even at 6 bytes each in JSON they stay below 1 MiB
 MAX_SECONDS = 253_402_300_799  # The end of the year 9999, since 1970
 _NANOS = 10**9
 
@@ -112,7 +113,7 @@ BOUNDS: dict[str, Bound] = {
     "GetHostResponse.incarnation": _text(_ID),
     "GetHostResponse.sequence": _SEQUENCE,
     "GetReportRequest.internal_id": _text(_ID),
-    "GetReportResponse.log": _text(128 * 1024),
+    "GetReportResponse.log": _text(MAX_LOG),
     "Host.agent_id": _text(_NAME),
     "Host.drain_revision": _number(MAX_REVISION),
     "Host.engine_version": _text(_VERSION),

@@ -11,8 +11,6 @@ from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.domain.status import SessionStatus
 from tiltyard.contract import EndReason, State
 
-LOG_BYTES = 2**17  # Of a log in a report: even at 6 bytes each in JSON they stay below 1 MiB
-
 
 class ShownFailedRun(Shown):
     """A failed run; the next was due `delaySeconds` after its end."""
@@ -36,7 +34,7 @@ def _ended_status(state: State) -> SessionStatus:
 
 
 def _log_text(log: bytes) -> str:
-    return log[-LOG_BYTES:].decode("utf-8", "replace")
+    return log.decode("utf-8", "replace")
 
 
 class Report(Shown):
@@ -72,5 +70,4 @@ async def get_report(request: web.Request) -> Answer[Report]:
     sessions = services_of(request).sessions
     found = await sessions.get(caller_of(request), request.match_info["id"])
     report = await sessions.report(found)
-    cut = report.log_truncated or len(report.log or b"") > LOG_BYTES
-    return Answer(Report.show(report, id=found.session.id, log_truncated=cut))
+    return Answer(Report.show(report, id=found.session.id))

@@ -41,6 +41,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE
 # One process more than cores, since many tests wait; what shares a real part stays in one.
 BESIDE := --dist loadgroup --no-loadscope-reorder --numprocesses $(shell expr $$(nproc) + 1)
+SLOWEST := --durations=40 --durations-min=5
 STAMP := $(VENV)/.tiltyard-installed
 BUILDER := build/wheel-venv/bin/python
 
@@ -69,10 +70,10 @@ unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PY
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=... ENGINE=sid
-	@exec $(PYTEST) $(BESIDE) -m "not slow and not host" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "not slow and not host" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
-	@exec $(PYTEST) $(BESIDE) -m "slow and not host and not soak" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "slow and not host and not soak" $(PYTEST_ARGS)
 
 ifdef PART
 test-faults: everything

@@ -6,10 +6,11 @@ bounded to what the database and sums over many hosts can take; texts and lists 
 sessions may cost in memory.
 """
 
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Sized
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -29,6 +30,7 @@ MAX_LOG = 128 * 1024  # Bytes in a report: even at 6 bytes each in JSON they sta
 MAX_SECONDS = 253_402_300_799  # The end of the year 9999, since 1970
 _NANOS = 10**9
 
+_PACKAGE = f"{agent_pb2.DESCRIPTOR.package}."
 _LARGEST_MESSAGE = 4 * 1024 * 1024  # Of gRPC, in both programs
 _NUMBERS = {
     FieldDescriptor.CPPTYPE_INT32,
@@ -267,28 +269,39 @@ def check(message: Message) -> None:
     if message.ByteSize() > MOST_BYTES.get(kind, _LARGEST_MESSAGE):
         raise OutOfBoundsError(kind)
     for field, value in message.ListFields():
-        _check_field(f"{kind}.{field.name}", field, value)
+        check_field = _check_of(field)
+        if check_field is not None:
+            check_field(value)
 
 
-def _check_field(name: str, field: FieldDescriptor, value: Any) -> None:
-    inner = field.message_type
-    is_text = field.cpp_type == FieldDescriptor.CPPTYPE_STRING  # that of bytes, too
-    if field.is_repeated:
-        items(value, name)
-    if inner is not None:
-        _check_messages(name, inner, value if field.is_repeated else (value,))
-    elif is_text:
-        for each_text in value if field.is_repeated else (value,):
-            text(each_text, name)
-    elif field.cpp_type in _NUMBERS:
-        number(value, name)
+@cache
+def _check_of(field: FieldDescriptor) -> Callable[[Any], object] | None:
+    """Return the check of the values of a field, which raises OutOfBoundsError, if it has one."""
+    name = field.full_name.removeprefix(_PACKAGE)
+    one = _check_of_one(field, name)
+    if not field.is_repeated:
+        return one
+
+    def check_list(values: Any) -> None:
+        items(values, name)
+        if one is not None:
+            for value in values:
+                one(value)
+
+    return check_list
 
 
-def _check_messages(name: str, kind: Descriptor, values: Iterable[Message]) -> None:
+def _check_of_one(field: FieldDescriptor, name: str) -> Callable[[Any], object] | None:
+    """Return the check of one value of a field; maps and sessions have none."""
+    kind = field.message_type
+    if kind is None:
+        if field.cpp_type in _NUMBERS:
+            return partial(number, field=name)
+        # Texts and bytes are of one type in C++; flags and enums are left.
+        is_text = field.cpp_type == FieldDescriptor.CPPTYPE_STRING
+        return partial(text, field=name) if is_text else None
+    if kind in {Timestamp.DESCRIPTOR, Duration.DESCRIPTOR}:
+        return partial(span, field=name)
     if kind.GetOptions().map_entry or kind is agent_pb2.Session.DESCRIPTOR:
-        return
-    for value in values:
-        if isinstance(value, Timestamp | Duration):
-            span(value, name)
-        else:
-            check(value)
+        return None
+    return check

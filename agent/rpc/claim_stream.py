@@ -8,7 +8,8 @@ from agent.metrics.instruments import Metrics
 from agent.rpc import wire
 from agent.rpc.statuses import bind_request
 from agent.sessions.warm_pools import WarmPools
-from tiltyard.agent.bounds import MAX_SENTENCE, OutOfBoundsError, check
+from tiltyard.agent.bounds import MAX_SENTENCE
+from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import ERROR_REASONS, portions
 from tiltyard.runtime.clock import Clock

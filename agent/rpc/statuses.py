@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from agent.domain.errors import AgentError, InvalidArgumentError
-from tiltyard.agent.bounds import OutOfBoundsError, check
+from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.contract import ERROR_REASON_KEY, REQUEST_KEY, ErrorReason
 from tiltyard.runtime.logging.events import bind, get_logger
 

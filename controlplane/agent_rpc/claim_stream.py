@@ -12,7 +12,7 @@ from controlplane.domain.errors import (
     AgentRefusedError,
     AgentUnavailableError,
 )
-from tiltyard.agent.bounds import OutOfBoundsError, check
+from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.agent.wire import ERROR_REASONS, portions
 from tiltyard.runtime.logging.events import bound

@@ -44,7 +44,7 @@ from controlplane.domain.errors import (
 )
 from controlplane.http.request_slots import release_slot
 from controlplane.metrics.agents import AgentCalls
-from tiltyard.agent.bounds import OutOfBoundsError, check
+from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.contract import (
     ERROR_REASON_KEY,

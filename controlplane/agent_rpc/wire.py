@@ -23,7 +23,8 @@ from controlplane.domain.contract import (
     WatchEvent,
     WatchMessage,
 )
-from tiltyard.agent.bounds import MOST_BYTES, OutOfBoundsError, items, number, span, text
+from tiltyard.agent.bounds import MOST_BYTES
+from tiltyard.agent.checked import OutOfBoundsError, items, number, span, text
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import (
     END_REASONS,

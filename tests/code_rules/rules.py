@@ -1,15 +1,16 @@
-"""The rules: a function each, from a syntax tree to the places that break the rule.
+"""The rules: a function each, from the nodes of a module to the places that break the rule.
 
 They are about reading and about diagnosis: a red line should name one fact, and a reader should
 not have to take a statement apart.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 Place = ast.expr | ast.stmt
-Rule = Callable[[ast.Module], Iterator[Place]]
+Nodes = Sequence[ast.AST]
+Rule = Callable[[Nodes], Iterator[Place]]
 
 _ITERATING = {
     "enumerate",
@@ -25,51 +26,52 @@ _ITERATING = {
 """Functions whose argument is iterated; `set("abc")` is left as the way to write characters."""
 
 
-def assigns_unrelated_values(tree: ast.Module) -> Iterator[Place]:
+def assigns_unrelated_values(nodes: Nodes) -> Iterator[Place]:
     """Find `a, b = 1, 2`, but neither swaps nor what unpacks one value."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
             for target in node.targets:
                 if _is_literal(target) and not _needs_one_statement(target, node.value):
                     yield node
 
 
-def names_a_value_within_an_expression(tree: ast.Module) -> Iterator[Place]:
+def names_a_value_within_an_expression(nodes: Nodes) -> Iterator[Place]:
     """Find `:=` in arguments, lambdas, comprehensions and literals."""
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.NamedExpr) and _is_hidden(node, parents):
-            yield node
+    named = [node for node in nodes if isinstance(node, ast.NamedExpr)]
+    parents: dict[ast.AST, ast.AST] = {}
+    if named:
+        parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+    yield from (node for node in named if _is_hidden(node, parents))
 
 
-def has_an_expression_for_a_statement(tree: ast.Module) -> Iterator[Place]:
+def has_an_expression_for_a_statement(nodes: Nodes) -> Iterator[Place]:
     """Find `f() if x else g()`, `x or f()` and comprehensions as statements."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr):
             value = node.value.value if isinstance(node.value, ast.Await) else node.value
             if isinstance(value, ast.IfExp | ast.BoolOp | ast.ListComp | ast.SetComp):
                 yield node
 
 
-def chooses_what_it_calls(tree: ast.Module) -> Iterator[Place]:
+def chooses_what_it_calls(nodes: Nodes) -> Iterator[Place]:
     """Find `(f if x else g)()`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.IfExp | ast.BoolOp):
             yield node
 
 
-def nests_conditional_expressions(tree: ast.Module) -> Iterator[Place]:
+def nests_conditional_expressions(nodes: Nodes) -> Iterator[Place]:
     """Find `a if x else b if y else c`, also with the inner one in an argument."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.IfExp):
             parts = [inner for inner in ast.walk(node) if inner is not node]
             if any(isinstance(inner, ast.IfExp) for inner in parts):
                 yield node
 
 
-def iterates_over_a_string(tree: ast.Module) -> Iterator[Place]:
+def iterates_over_a_string(nodes: Nodes) -> Iterator[Place]:
     """Find `for _ in "123"`, `[*"abc"]`, `zip("ab", …)` and parameters of tests as a string."""
-    for node in ast.walk(tree):
+    for node in nodes:
         iterated: list[ast.expr] = []
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             iterated = [node.iter]
@@ -82,9 +84,9 @@ def iterates_over_a_string(tree: ast.Module) -> Iterator[Place]:
         yield from (value for value in iterated if _is_text(value))
 
 
-def unpacks_a_literal_into_a_literal(tree: ast.Module) -> Iterator[Place]:
+def unpacks_a_literal_into_a_literal(nodes: Nodes) -> Iterator[Place]:
     """Find `[*("a", "b"), "c"]`, `f(*(1, 2))` and `{**{"a": 1}}`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Starred) and _is_literal(node.value):
             yield node
         elif isinstance(node, ast.Dict):
@@ -92,19 +94,19 @@ def unpacks_a_literal_into_a_literal(tree: ast.Module) -> Iterator[Place]:
             yield from (value for key, value in pairs if key is None and _is_dict(value))
 
 
-def asserts_several_facts(tree: ast.Module) -> Iterator[Place]:
+def asserts_several_facts(nodes: Nodes) -> Iterator[Place]:
     """Find `assert (a, b) == (1, 2)`, also of lists and inside a larger condition."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assert):
             for compared in ast.walk(node.test):
                 if isinstance(compared, ast.Compare) and _compares_literals(compared):
                     yield node
 
 
-def asserts_a_chain(tree: ast.Module) -> Iterator[Place]:
+def asserts_a_chain(nodes: Nodes) -> Iterator[Place]:
     """Find `assert a == b != c` and `assert a == b == c`, but not bounds as in `0 < a <= 9`."""
     bounds = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assert):
             for compared in ast.walk(node.test):
                 operators = compared.ops if isinstance(compared, ast.Compare) else []
@@ -113,9 +115,9 @@ def asserts_a_chain(tree: ast.Module) -> Iterator[Place]:
                     yield node
 
 
-def writes_several_rows_on_a_line(tree: ast.Module) -> Iterator[Place]:
+def writes_several_rows_on_a_line(nodes: Nodes) -> Iterator[Place]:
     """Find rows of `parametrize` that do not begin a line."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and _name_of(node.func) == "parametrize":
             for rows in node.args[1:]:
                 for before, row in pairwise(_elements_of(rows)):
@@ -123,9 +125,9 @@ def writes_several_rows_on_a_line(tree: ast.Module) -> Iterator[Place]:
                         yield row
 
 
-def calls_a_special_method_in_a_lambda(tree: ast.Module) -> Iterator[Place]:
+def calls_a_special_method_in_a_lambda(nodes: Nodes) -> Iterator[Place]:
     """Find `lambda: found.__setitem__(key, value)`, which is a statement."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Lambda):
             for called in ast.walk(node.body):
                 if isinstance(called, ast.Call) and _name_of(called.func).startswith("__"):

@@ -7,7 +7,7 @@ from typing import TypeVar
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from tiltyard.agent.bounds import items, text
+from tiltyard.agent.checked import items, text
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
     EndReason,

@@ -10,8 +10,8 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from controlplane.agent_rpc.wire import session_in
-from tiltyard.agent import bounds
-from tiltyard.agent.bounds import BOUNDS, MAX_SECONDS, MOST_BYTES, OutOfBoundsError, check
+from tiltyard.agent.bounds import BOUNDS, MAX_SECONDS, MOST_BYTES
+from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2
 
 SPANS = (Timestamp.DESCRIPTOR, Duration.DESCRIPTOR)
@@ -222,5 +222,5 @@ def test_what_a_session_has_within_is_read_within_its_bounds(inner: str) -> None
 def test_error_names_the_field() -> None:
     response = agent_pb2.WatchResponse(host=agent_pb2.Host(version="x" * 1000))
     with pytest.raises(OutOfBoundsError, match=r"^Host\.version is out of bounds$") as caught:
-        bounds.check(response)
+        check(response)
     assert caught.value.field == "Host.version"

@@ -22,7 +22,7 @@ from tests.controlplane.hostile_strings import STRINGS
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System
 
-COUNT = os.environ.get("COUNT", "200")
+COUNT = os.environ.get("COUNT", "50")
 SEED = os.environ.get("SEED", "20261121")
 """Examples of each call in each phase, and the seed of their generator."""
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 @pytest.mark.slow
+@pytest.mark.fuzz
 @pytest.mark.timeout(1200 * max(1, int(COUNT) / 200))
 @pytest.mark.parametrize("caller", ["account", "operator"])
 async def test_api_is_as_its_document_says(tmp_path: Path, served: Served, caller: str) -> None:

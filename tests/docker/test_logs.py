@@ -196,7 +196,7 @@ class Reader:
     "fast",
     [
         3,
-        pytest.param(17, marks=pytest.mark.slow),
+        pytest.param(17, marks=[pytest.mark.slow, pytest.mark.thorough]),
     ],
 )
 async def test_f32_each_line_once_and_in_order_while_the_engine_drops_files(

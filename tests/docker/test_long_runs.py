@@ -189,6 +189,7 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
         agent.assert_undisturbed(before, *sessions)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_f47_sessions_that_come_and_go_leave_nothing_in_the_agent_or_the_kernel(
     machine: Machine, rounds: Rounds, figure: Figure

@@ -59,7 +59,12 @@ class SlowLink(ServingThread):
 
 
 @pytest.mark.parametrize(
-    "ways", [BOTH_WAYS, TO_THE_HOST, FROM_THE_HOST], ids=["both ways", "to it", "from it"]
+    "ways",
+    [
+        pytest.param(BOTH_WAYS, id="both ways"),
+        pytest.param(TO_THE_HOST, id="to it", marks=pytest.mark.thorough),
+        pytest.param(FROM_THE_HOST, id="from it", marks=pytest.mark.thorough),
+    ],
 )
 def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
     machines: Machines, ways: Sequence[str]

@@ -313,6 +313,7 @@ def test_every_session_is_reconciled() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(600)  # Most of a minute on a quiet machine
 def test_every_session_is_reconciled_over_many_runs() -> None:
     _explore(120, 30, derandomize=False)

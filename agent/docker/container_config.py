@@ -22,7 +22,7 @@ _PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 _SLACK_BYTES = 64 * 2**20
 
 _MIN_NANO_CPUS = NANO // 100  # The kernel's minimum: a hundredth of a core
-_MIN_MEMORY = 6 * 2**20  # The engine refuses a smaller limit
+_MIN_MEMORY = 6 * 2**20  # The engine refuses a smaller limit or reservation
 _SHARES_PER_CORE = 1024
 _MIN_SHARES = 2
 _MAX_SHARES = 2**18
@@ -78,7 +78,7 @@ def _resources(spec: ContainerSpec, cpus: int, nofile: int | None) -> dict[str, 
     limits = spec.limits
     reservation = spec.reservation
     memory = _at_least(_MIN_MEMORY, limits.memory_bytes)
-    reserved = reservation.memory_bytes
+    reserved = _at_least(_MIN_MEMORY, reservation.memory_bytes)
     shares = reservation.nano_cpus * _SHARES_PER_CORE // NANO
     return {
         "Memory": memory,

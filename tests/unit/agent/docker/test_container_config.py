@@ -160,6 +160,9 @@ def test_cpu_shares_follow_the_reservation(reserved: int, shares: int) -> None:
         (256 * MEBIBYTE, 128 * MEBIBYTE, (128 * MEBIBYTE, 128 * MEBIBYTE)),
         (0, 1, (6 * MEBIBYTE, 0)),
         (64 * MEBIBYTE, 0, (0, 64 * MEBIBYTE)),
+        (MEBIBYTE, 64 * MEBIBYTE, (64 * MEBIBYTE, 6 * MEBIBYTE)),
+        (MEBIBYTE, MEBIBYTE, (6 * MEBIBYTE, 6 * MEBIBYTE)),
+        (1, 0, (0, 6 * MEBIBYTE)),
     ],
 )
 def test_no_swap_and_capped_reservation(reserved: int, limit: int, sent: tuple[int, int]) -> None:

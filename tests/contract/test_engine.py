@@ -18,7 +18,7 @@ from agent.domain.engine import (
 from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import EXIT_CODE, MEBIBYTE, FakeStage, Stage, port, running, spec
-from tiltyard.contract import NetworkMode, Protocol
+from tiltyard.contract import NetworkMode, Protocol, Resources
 
 NOBODY = "tiltyard-nonesuch"
 OTHER_AGENT = "somebody-else"
@@ -94,6 +94,12 @@ class TestLife:
         assert await stage.engine.list(stage.agent_id) == [container]
         # The second list may be answered from what the first has read.
         assert await stage.engine.list(stage.agent_id) == [container]
+
+    async def test_any_reservation_of_memory_is_accepted(self, stage: Stage) -> None:
+        """The engine itself refuses less than 6 MiB."""
+        reserved = Resources(10**7, 1)
+        container = await running(stage, reservation=reserved)
+        assert container.status is ContainerStatus.RUNNING
 
     async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
         container = await running(stage)

@@ -7,11 +7,7 @@ from typing import TypeAlias
 
 import grpc
 
-from controlplane.domain.errors import (
-    AgentExcessError,
-    AgentRefusedError,
-    AgentUnavailableError,
-)
+from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError
 from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 from tiltyard.agent.wire import ERROR_REASONS, portions
@@ -48,6 +44,7 @@ class ClaimStream:
             AgentRefusedError: The agent answered with an error.
             AgentUnavailableError: It did not answer in time.
             grpc.aio.AioRpcError: The stream broke.
+            OutOfBoundsError: The agent sent what no honest agent sends.
         """
         claim.number = number = next(self._numbers)
         claim.request_id = bound("request")
@@ -75,10 +72,8 @@ class ClaimStream:
                 check(response)
                 for result in response.results:
                     self._resolve(result, response.incarnation)
-        except grpc.aio.AioRpcError as failure:
+        except (grpc.aio.AioRpcError, OutOfBoundsError) as failure:
             error = failure
-        except OutOfBoundsError as failure:
-            error = AgentExcessError(f"cannot use what the agent has sent: {failure}")
         finally:
             self._is_open = False
             self._unsent.clear()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from agent.domain.errors import ReadersBusyError
-from agent.domain.fair_share import exceeds_share
+from tiltyard.runtime.fair_share import exceeds_share
 
 
 @dataclass(eq=False, slots=True)

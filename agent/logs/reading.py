@@ -12,13 +12,13 @@ from agent.domain.errors import (
     LogGoneError,
     ReadersBusyError,
 )
-from agent.domain.fair_share import exceeds_share
 from agent.domain.session import Session
 from agent.logs.follower import Follower
 from agent.logs.sealed import SealedLog
 from agent.state.record import Records
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
+from tiltyard.runtime.fair_share import exceeds_share
 from tiltyard.runtime.tasks import first_completed
 
 CHUNK_BYTES = 256 * 1024  # Bytes per message: 860 MB/s measured, against 200 with 16 KiB

@@ -1,4 +1,4 @@
-"""The share of a host's slots that one account may take. Pure."""
+"""The share of a resource that one account may take. Pure."""
 
 
 def exceeds_share(held: float, asked: float, taken: float, total: float) -> bool:

@@ -129,7 +129,7 @@ class ControlPlane:
             queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
-            claims=Claims(fleet=self.fleet, pool_at=self._standby_pools.pool_at),
+            claims=Claims(self.fleet, self._standby_pools),
             reach=reach,
             clock=clock,
             metrics=metrics.starts,

@@ -9,7 +9,7 @@ standbys (`domain/standby_shares.py`), where they limit how a host's share grows
 excludes hosts is added there, with its text in `domain/explanation.py`, one that prefers some to
 `rank_key`; hosts without a view are explained in `Fleet`. A claim gets the host of its standby,
 which has image, disk and room already: a rule that must hold for claims, too, is added to
-`Fleet.takes_claims`.
+`Fleet.takes_claims`; that a standby is of its pool, `StandbyPools.can_claim` checks.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -8,6 +8,7 @@ starting the same standbys elsewhere takes longer. A draining or lost host keeps
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from controlplane.domain.errors import StoreError
@@ -89,7 +90,22 @@ class StandbyPools:
 
     def ready(self, pool_id: str) -> int:
         """Count the standbys of a pool that can be claimed now."""
-        return self._fleet.standbys.ready_of(pool_id, self._fleet.takes_claims)
+        return self._fleet.standbys.ready_of(pool_id, partial(self.can_claim, pool_id))
+
+    def can_claim(self, pool_id: str, agent: str) -> bool:
+        """Return whether standbys of a pool can be claimed on an agent's host now.
+
+        A host may report standbys of any pool. They count only if the pool, as last read from the
+        database, has the host's region and node pool, and the host has an order to keep some.
+        """
+        wanted = self._wanted.get(pool_id)
+        host = self._fleet.host(agent)
+        if wanted is None or host is None or not self._fleet.takes_claims(agent):
+            return False
+        place = (wanted.pool.location, wanted.application.node_pool)
+        if place != (host.row.region, host.row.node_pool):
+            return False
+        return host.pool_orders.size(pool_id) > 0
 
     def sizes(self) -> list[tuple[WarmPool, int, int]]:
         """Return each pool with its desired and its claimable number of standbys."""
@@ -98,8 +114,10 @@ class StandbyPools:
     def ready_hosts(self, account: str, application: str, location: str) -> list[Host]:
         """Return the hosts with a claimable standby of an application in a region."""
         pool = self.pool_at(account, application, location)
-        agents = [] if pool is None else self._fleet.standbys.ready_agents(pool.id)
-        hosts = (self._fleet.host(agent) for agent in agents if self._fleet.takes_claims(agent))
+        if pool is None:
+            return []
+        agents = self._fleet.standbys.ready_agents(pool.id)
+        hosts = (self._fleet.host(agent) for agent in agents if self.can_claim(pool.id, agent))
         return [host for host in hosts if host is not None]
 
     def kept_on(self, host: Host) -> list[KeptOnHost]:

@@ -1,11 +1,12 @@
 """Standbys for starts: reserved in memory before any commit, and released."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from controlplane.domain.contract import Claim, HostSession
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
+from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.sessions.attempt import NothingStarted, Outcome
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
 from controlplane.storage.engine.store import Actor
@@ -14,9 +15,6 @@ from controlplane.storage.tables.claims import NewClaim
 from controlplane.storage.tables.session_rows import Attempt
 from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import ErrorReason, Identity
-
-PoolAt = Callable[[str, str, str], WarmPool | None]
-"""Returns the pool of an account, application and region."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,16 +29,17 @@ class HeldStandby:
 class Claims:
     """Reserves standbys for starts."""
 
-    def __init__(self, *, fleet: Fleet, pool_at: PoolAt) -> None:
+    def __init__(self, fleet: Fleet, pools: StandbyPools) -> None:
         self._fleet = fleet
-        self._pool_at = pool_at
+        self._pools = pools
 
     def may_serve(self, application: Application, request: StartRequest) -> bool:
         """Return whether a standby may serve a start; host ports need a cold one."""
-        pool = self._pool_at(application.account, application.name, request.location)
+        pool = self._pools.pool_at(application.account, application.name, request.location)
         if pool is None or request.pins:
             return False
-        return bool(self._fleet.standbys.ready_agents(pool.id))
+        agents = self._fleet.standbys.ready_agents(pool.id)
+        return any(self._pools.can_claim(pool.id, agent) for agent in agents)
 
     def take(self, plan: Plan) -> HeldStandby | None:
         """Reserve a ready standby for a start; None if the start must continue cold.
@@ -49,10 +48,10 @@ class Claims:
         """
         application = plan.application
         request = plan.request
-        pool = self._pool_at(application.account, application.name, request.location)
+        pool = self._pools.pool_at(application.account, application.name, request.location)
         if pool is None or request.pins:
             return None
-        taken = self._fleet.standbys.take(pool.id, self._fleet.takes_claims)
+        taken = self._fleet.standbys.take(pool.id, partial(self._pools.can_claim, pool.id))
         host = None if taken is None else self._fleet.host(taken[0])
         if taken is None or host is None:
             return None

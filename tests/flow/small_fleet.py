@@ -219,6 +219,7 @@ class Control:
             clock=clock,
             random=Random(0),
         )
+        pools = StandbyPools(store, self.fleet, clock=clock, random=Random(0))
         self.starts = Starts(
             applications=cast("Any", _Applications()),
             tags=cast("Any", _Tags()),
@@ -227,13 +228,13 @@ class Control:
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
             rate=StartRate(1000.0, 1000),
-            claims=Claims(fleet=self.fleet, pool_at=lambda *_: None),
+            claims=Claims(self.fleet, pools),
             clock=clock,
         )
         self.agents = Agents(
             store,
             self.fleet,
-            standbys=StandbyPools(store, self.fleet, clock=clock, random=Random(0)),
+            standbys=pools,
             declared={"agent": frozenset(lines)},
             clock=clock,
         )

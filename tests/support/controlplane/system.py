@@ -118,6 +118,8 @@ class System(Parts):
         self.agents = [FakeAgent(folder, f"a{number}") for number in range(agents)]
         if in_order:
             self.prefer(*self.agents)
+        self.places: dict[str, tuple[str, str]] = {}
+        """The region and node pool of agents, by name; by default `local` and `default`."""
         self.registry = FakeRegistry()
         self.registries: list[RegistryConfig] = []  # Declared beside that one
         self.tokens: dict[str, str] = {}
@@ -149,9 +151,7 @@ class System(Parts):
                 RegistryConfig(name="local", address=self.registry.address),
                 *self.registries,
             ),
-            agents=tuple(
-                AgentConfig(name=a.name, address=a.address, region="local") for a in self.agents
-            ),
+            agents=tuple(self._declared(agent) for agent in self.agents),
             **{
                 "api_listen": "127.0.0.1:0",
                 "regions": ("local", "elsewhere"),
@@ -160,6 +160,12 @@ class System(Parts):
                 "latency_interval": 0.0,  # the agents have no such addresses
                 **self.settings,
             },
+        )
+
+    def _declared(self, agent: FakeAgent) -> AgentConfig:
+        region, node_pool = self.places.get(agent.name, ("local", "default"))
+        return AgentConfig(
+            name=agent.name, address=agent.address, region=region, node_pool=node_pool
         )
 
     async def _start_parts(self) -> None:

@@ -71,13 +71,54 @@ class EmptyFleet:
         return []
 
 
+def pools_of(fleet: EmptyFleet) -> StandbyPools:
+    part = cast("Any", fleet)
+    return StandbyPools(part, part, clock=part, random=Random(1))
+
+
 async def one_round(pools: list[WantedPool]) -> EmptyFleet:
     """Plan once, up to the pause that follows."""
     fleet = EmptyFleet(pools)
-    part = cast("Any", fleet)
-    async with running(StandbyPools(part, part, clock=part, random=Random(1)).run()):
+    async with running(pools_of(fleet).run()):
         await fleet.rests.wait()
     return fleet
+
+
+class ReadyHost(EmptyFleet):
+    """A fleet of which one host has ready standbys."""
+
+    def __init__(self, pools: list[WantedPool], *, place: tuple[str, str], ordered: int) -> None:
+        super().__init__(pools)
+        row = SimpleNamespace(region=place[0], node_pool=place[1])
+        orders = SimpleNamespace(size=lambda _: ordered)
+        self._host = SimpleNamespace(row=row, pool_orders=orders)
+
+    def host(self, _: str) -> Any:
+        return self._host
+
+    def takes_claims(self, _: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("place", "ordered", "can_claim"),
+    [
+        (("local", "default"), 1, True),
+        (("local", "default"), 0, False),
+        (("elsewhere", "default"), 1, False),
+        (("local", "other"), 1, False),
+    ],
+)
+async def test_standbys_are_claimed_from_hosts_in_the_place_of_their_pool_with_an_order_alone(
+    place: tuple[str, str], ordered: int, *, can_claim: bool
+) -> None:
+    pool = a_wanted_pool()
+    fleet = ReadyHost([pool], place=place, ordered=ordered)
+    pools = pools_of(fleet)
+    async with running(pools.run()):
+        await fleet.rests.wait()
+    assert pools.can_claim(pool.pool.id, "host") is can_claim
+    assert not pools.can_claim("another pool", "host")
 
 
 async def test_other_tasks_run_between_two_pools() -> None:

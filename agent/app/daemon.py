@@ -52,8 +52,10 @@ from tiltyard.agent.wire import resources_to_proto
 from tiltyard.contract import FORMAT, MEBI, NANO, Protocol, Resources
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.logging.errors import errors_counted
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.systemd import READY, STOPPING, Notifier, Supervision
+from tiltyard.runtime.tasks import run_again
 
 log = get_logger(__name__)
 
@@ -61,6 +63,7 @@ VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBI
 """Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
 STAGE_SECONDS = 5.0  # Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s
+LOOP_PAUSE_SECONDS = 1.0  # Pause after the first unexpected error of a loop
 SOCKET_MODE = 0o660
 """Owner and group can start containers, which is equivalent to root; others cannot."""
 
@@ -80,13 +83,13 @@ class Daemon:
     ) -> None:
         """`is_free` returns whether no other process uses a port."""
         self._config = config
-        self._metrics = metrics or Metrics()
+        self.metrics = metrics or Metrics()
         self._engine = engine
         self._clock = clock
         self._records = Records(config.state_dir)
         self.feed = Feed()
         self._policy = load_policy(config.policy)
-        self.images = Images(self._engine, self.feed, self._policy, metrics=self._metrics)
+        self.images = Images(self._engine, self.feed, self._policy, metrics=self.metrics)
         self.conntrack = Conntrack()
         self._tls_ports = TlsPorts(
             config.certificate_files(),
@@ -117,10 +120,11 @@ class Daemon:
         """Set once the socket answers, possibly before reconciliation."""
 
     async def run(self) -> None:
-        """Serve until cancelled. If a background task fails, the agent exits, to be restarted."""
+        """Serve until cancelled; a loop with an unexpected error runs again after a pause."""
         if self._config.failpoint:
             log.warning("a failpoint is active", name=self._config.failpoint)
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(errors_counted(self.metrics.internal_errors.inc))
             stack.push_async_callback(_bounded, "records", self._records.close)
             stack.push_async_callback(_bounded, "engine", self._engine.close)
             stack.push_async_callback(_bounded, "conntrack", self.conntrack.close)
@@ -159,7 +163,8 @@ class Daemon:
             stack.callback(self._notifier.notify, STOPPING)
             async with asyncio.TaskGroup() as loops:
                 for name, run in self._loops(runtime):
-                    loops.create_task(run(), name=name)
+                    again = run_again(run, self._clock, first=LOOP_PAUSE_SECONDS)
+                    loops.create_task(again, name=name)
 
     def _loops(
         self, runtime: Runtime
@@ -172,7 +177,7 @@ class Daemon:
         yield "tls-ports", self._tls_ports.run
         yield "watchdog", self._notifier.beat
         yield "deadlines", self.sessions.keep_deadlines
-        yield "loop-lag", partial(loop_lag.watch, self._metrics.loop_lag.observe)
+        yield "loop-lag", partial(loop_lag.watch, self.metrics.loop_lag.observe)
         if self._config.metrics_listen:
             yield "metrics", self._metrics_listener(runtime).run
         if self._config.rpc_listen:
@@ -189,7 +194,7 @@ class Daemon:
             clock=self._clock,
             deadlines=self._deadlines,
             feed=self.feed,
-            metrics=self._metrics,
+            metrics=self.metrics,
             usage=self._usage,
             forget_flows=self.conntrack.forget,
             failpoint=failpoint(self._config.failpoint, STEPS),
@@ -214,7 +219,7 @@ class Daemon:
             feed=self.feed,
             describe_host=lambda: self._report(runtime),
             identity=identity,
-            metrics=self._metrics,
+            metrics=self.metrics,
         )
         add_services = partial(agent_pb2_grpc.add_AgentServiceServicer_to_server, service)
         add_services(server)
@@ -248,10 +253,10 @@ class Daemon:
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,
             report=lambda: self._report(runtime),
         )
-        self._metrics.registry.register(state)
+        self.metrics.registry.register(state)
         return MetricsListener(
             self._config.metrics_listen,
-            self._metrics.registry,
+            self.metrics.registry,
             self._clock,
             is_ready=lambda: self.sessions.reconciled,
         )

@@ -12,9 +12,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.domain.errors import InvalidArgumentError
 from agent.domain.history import Usage
 from tiltyard.contract import EndReason, FailedRun, Moment, Protocol, SessionSpec, State
 
@@ -29,6 +31,16 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
 
 
 LONGEST_TTL_SECONDS = 8760 * 3600
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Ids may name files, folders and containers."""
+
+
+def checked_id(text: str, field: str = "internal_id") -> str:
+    """Validate an id; raises InvalidArgumentError, which names the field."""
+    if not _UUID.fullmatch(text):
+        raise InvalidArgumentError(field, "it is not a lower-case UUID")
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ YOUNG_SAMPLE_SECONDS of a short run.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from agent.domain.history import Usage
 from agent.domain.session import Process
 from agent.kernel.processes import live_process
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.tasks import Threads
+from tiltyard.runtime.tasks import Threads, contained
 
 SAMPLE_SECONDS = 5.0
 YOUNG_SAMPLE_SECONDS = 1.0
@@ -115,6 +115,13 @@ class _Run:
         return found
 
 
+def _read_each(runs: Sequence[_Run]) -> None:
+    """Read runs; an unexpected error of one leaves the others alone. Blocks."""
+    for run in runs:
+        with contained("cannot read the usage of a session: internal error"):
+            run.read()
+
+
 @dataclass(eq=False)
 class UsageMeter:
     """Reads usage of watched runs, identified by first processes, on its own threads."""
@@ -136,7 +143,7 @@ class UsageMeter:
                 if number % all_each == 0 or run.since > young_since
             ]
             if due:
-                await self._threads.run(lambda runs: [run.read() for run in runs], due)
+                await self._threads.run(_read_each, due)
 
     async def watch(self, process: Process) -> None:
         """Start reading the usage of this run; no-op if it has ended already."""

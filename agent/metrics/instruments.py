@@ -126,6 +126,9 @@ class Metrics:
         self.loop_lag = histogram(
             "event_loop_lag_seconds", "How late the event loop woke a timer.", _FAST
         )
+        self.internal_errors = counter(
+            "internal_errors_total", "Unexpected errors; the log has the traceback of each."
+        )
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:

@@ -131,6 +131,10 @@ class Conntrack:
                 await self._batches.add(flows)
         except OSError as error:  # TimeoutError is one
             self._failed(error.strerror or "the kernel does not answer in time")
+        except Exception:
+            # Flows of other sessions are in the same batch.
+            log.exception("cannot flush connection tracking: internal error")
+            self._failed("internal error")
         else:
             self.warnings = ()
 

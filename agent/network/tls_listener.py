@@ -14,7 +14,7 @@ from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import TlsStream, relay
 from tiltyard.contract import Protocol
 from tiltyard.runtime.logging.events import get_logger, task_context
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, contained
 
 log = get_logger(__name__)
 
@@ -106,7 +106,10 @@ class TlsListener:
                     )
                     return
                 continue  # the client has already gone
-            self._admit(connection, address)
+            with contained("cannot serve a connection: internal error", port=self._port):
+                self._admit(connection, address)
+                continue
+            connection.close()
 
     def _admit(self, connection: socket.socket, address: str) -> None:
         shared = self._shared

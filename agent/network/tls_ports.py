@@ -17,7 +17,7 @@ from agent.network.tls_listener import Destination, Shared, TlsListener
 from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import Threads
+from tiltyard.runtime.tasks import Threads, contained
 
 log = get_logger(__name__)
 
@@ -135,16 +135,8 @@ class TlsPorts:
         if self._certificate.files is not None:
             await self._look_at_files()
         for session in list(self._missing.values()):
-            try:
-                self._listen(session)
-            except AgentError as error:
-                log.debug(
-                    "cannot serve TLS ports yet", session=session.internal_id, error=str(error)
-                )
-            else:
-                del self._missing[session.internal_id]
-                log.info("TLS ports are served again", session=session.internal_id)
-            self.follow(session)
+            with contained("cannot serve TLS ports: internal error", session=session.internal_id):
+                self._retry(session)
         self._report_changes()
 
     async def stop(self) -> None:
@@ -160,6 +152,17 @@ class TlsPorts:
         for port in session.ports:
             if port.tls and port not in mine:
                 mine[port] = TlsListener(self._bind_address, port.host, self._shared)
+
+    def _retry(self, session: Session) -> None:
+        """Listen on the ports that could not be bound when the session was adopted."""
+        try:
+            self._listen(session)
+        except AgentError as error:
+            log.debug("cannot serve TLS ports yet", session=session.internal_id, error=str(error))
+        else:
+            del self._missing[session.internal_id]
+            log.info("TLS ports are served again", session=session.internal_id)
+        self.follow(session)
 
     async def _look_at_files(self) -> None:
         if self._looking is None or self._looking.done():

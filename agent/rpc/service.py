@@ -1,6 +1,6 @@
 """The handlers of AgentService; decorators of `statuses.py` convert errors to gRPC statuses."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import portions
 from tiltyard.contract import EndReason
 from tiltyard.runtime.clock import Clock, rest_after
+from tiltyard.runtime.tasks import contained
 
 HEARTBEAT_SECONDS = 2.0
 PAGE_DEFAULT = 100
@@ -295,12 +296,19 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     def _batches(self, sessions: list[Session] | tuple[Session, ...]) -> list[pb.WatchResponse]:
         return [
             self._message(sessions=pb.SessionBatch(sessions=portion))
-            for portion in portions(map(wire.session_to_proto, sessions))
+            for portion in portions(_encoded(sessions))
         ]
 
     def _message(self, **event: Any) -> pb.WatchResponse:
         feed = self.feed
         return pb.WatchResponse(incarnation=feed.incarnation, sequence=feed.sequence, **event)
+
+
+def _encoded(sessions: Iterable[Session]) -> Iterator[pb.Session]:
+    """Encode sessions; one with an unexpected error must not keep the others from watchers."""
+    for session in sessions:
+        with contained("cannot report a session: internal error", session=session.internal_id):
+            yield wire.session_to_proto(session)
 
 
 def _requested_reason(reason: pb.EndReason.ValueType) -> EndReason:

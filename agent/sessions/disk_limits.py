@@ -19,6 +19,7 @@ from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import contained
 
 log = get_logger(__name__)
 
@@ -97,8 +98,18 @@ class DiskLimits:
         began = runtime.clock.monotonic()
         free = self._disks.engine_free_bytes
         written = self._looks[internal_id].written
+        with contained("cannot measure disk use: internal error", session=internal_id):
+            written = await self._measure(session, written)
+        now = runtime.clock.monotonic()
+        look = self._looks[internal_id] = _Look(now, now - began, written, free)
+        return look
+
+    async def _measure(self, session: Session, before: int) -> int:
+        """Enforce the limit of a session; return the bytes that it has written, else `before`."""
+        internal_id = session.internal_id
+        written = before
         try:
-            written = await runtime.engine.written_bytes(session.container)
+            written = await self._runtime.engine.written_bytes(session.container)
         except ContainerGoneError:
             pass  # the session's task handles that
         except AgentError as error:  # a failed measurement ends no session
@@ -109,9 +120,7 @@ class DiskLimits:
             life = self._sessions.find(internal_id)
             if life is not None and not life.session.state.ended:
                 self._sessions.end(life, EndReason.DISK)
-        now = runtime.clock.monotonic()
-        look = self._looks[internal_id] = _Look(now, now - began, written, free)
-        return look
+        return written
 
 
 def _interval(look: _Look, containers: int, *, soon: bool) -> float:

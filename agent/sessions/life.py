@@ -112,9 +112,9 @@ class Life:
     def apply(self, session: Session) -> None:
         """Replace the session, stamp its sequence and notify the watchers."""
         before = self.session
+        self.session = session.with_changes(sequence=self._runtime.feed.stamp())
         self._runtime.metrics.session_changed(before, session)
         _log_change(before, session)
-        self.session = session.with_changes(sequence=self._runtime.feed.stamp())
         self._reservations.tls_ports.follow(self.session)
         if session.state is not State.RUNNING:
             ended = StandbyNotClaimableError("it has ended") if session.is_standby else None
@@ -152,8 +152,8 @@ class Life:
         self._reservations.release(self.session.internal_id)
 
     def finish_start(self, error: AgentError | None = None) -> None:
-        """Wake waiters of the start; the first error counts."""
-        self.start_error = self.start_error or error
+        """Wake waiters of the start; the first error counts, unless the session has started."""
+        self.start_error = None if self.started else self.start_error or error
         self._start_finished.set()
 
     def mark_removed(self) -> None:

@@ -6,7 +6,8 @@ again, never assumed.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from agent.domain import restarts
@@ -27,7 +28,7 @@ from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff, pause
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import first_completed
+from tiltyard.runtime.tasks import contained, first_completed
 
 log = get_logger(__name__)
 
@@ -44,25 +45,48 @@ class Lifecycle:
 
     async def run_new(self) -> None:
         """Start the session and drive it until its log is sealed; undo a failed start."""
-        life = self._life
-        held = self._reservations
-        try:
-            session = await starting.start(self._runtime, held, life.session, self._step)
-        except AgentError as error:
-            await self._undo(error)
-        except Exception:
-            log.exception("start failed: internal error")
-            await self._undo(AgentError())
-        else:
-            life.apply(session)
-            life.arm()
-            if held.drain.now != Drain():  # may have changed since session.json was written
-                await life.publish()
-            life.finish_start()
-            await self._drive()
+        await self._run_each(self._start, self._drive)
 
     async def run_adopted(self, container: Container | None) -> None:
         """Continue a session from an earlier run of the agent; `container` as it is now."""
+        await self._run_each(partial(self._adopt, container), self._drive)
+
+    async def _run_each(self, *parts: Callable[[], Awaitable[None]]) -> None:
+        """Run the parts of the task; after an unexpected error, run the same part again.
+
+        So no session is left without its task, and its container always has a session.
+        """
+        life = self._life
+        for part in parts:
+            while not life.removed.is_set():
+                with contained("step failed: internal error"):
+                    await part()
+                    break
+                if not life.started:
+                    life.finish_start(AgentError())  # its callers must not wait until it works
+                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
+
+    async def _start(self) -> None:
+        """Start the session, unless an earlier try has started it."""
+        life = self._life
+        held = self._reservations
+        if not life.started:
+            try:
+                session = await starting.start(self._runtime, held, life.session, self._step)
+            except AgentError as error:
+                await self._undo(error)
+                return
+            except Exception:
+                log.exception("start failed: internal error")
+                await self._undo(AgentError())
+                return
+            life.apply(session)
+        life.arm()
+        if held.drain.now != Drain():  # may have changed since session.json was written
+            await life.publish()
+        life.finish_start()
+
+    async def _adopt(self, container: Container | None) -> None:
         life = self._life
         session = self._life.session
         if session.state is State.CREATED:
@@ -84,7 +108,6 @@ class Lifecycle:
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
             if found.process is None and not same_boot:
                 await self._handle_reboot(container)
-        await self._drive()
 
     async def _handle_reboot(self, container: Container | None) -> None:
         """Restart a session with `restarts` set; end any other."""
@@ -99,21 +122,14 @@ class Lifecycle:
     # -- from state to state -------------------------------------------------------------------
 
     async def _drive(self) -> None:
-        """Drive the session until it has ended and is sealed, also after an internal error."""
+        """Drive the session until it has ended and is sealed."""
         life = self._life
-        while True:
-            try:
-                while not life.session.state.ended:
-                    await self._handle_state()
-                if life.session.process is not None:
-                    await self._await_unkillable(life.session.process)
-                if not (life.session.log_sealed or life.session.container_removed):
-                    await cleanup.seal(self._runtime, self._reservations.disks, life)
-            except Exception:
-                log.exception("step failed: internal error")
-                await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
-            else:
-                return
+        while not life.session.state.ended:
+            await self._handle_state()
+        if life.session.process is not None:
+            await self._await_unkillable(life.session.process)
+        if not (life.session.log_sealed or life.session.container_removed):
+            await cleanup.seal(self._runtime, self._reservations.disks, life)
 
     async def _handle_state(self) -> None:
         """Handle the current state until it changes."""

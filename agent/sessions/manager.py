@@ -1,24 +1,23 @@
 """All sessions of a host and their tasks."""
 
 import asyncio
-import re
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from functools import partial
 
+from agent.domain.deadlines import deadline_by
 from agent.domain.engine import Container
 from agent.domain.errors import (
     AgentError,
     CannotKillError,
-    InvalidArgumentError,
     NotReconciledError,
     SessionNotFoundError,
     SessionStoppedError,
     SpecConflictError,
 )
 from agent.domain.pools import WarmPool
-from agent.domain.session import Session, Standby
+from agent.domain.session import Session, Standby, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.life import Life
@@ -28,25 +27,16 @@ from agent.sessions.runtime import Runtime
 from agent.state.drain import DRAIN, DrainOrder
 from agent.state.tombstones import Tombstones
 from tiltyard.contract import EndReason, SessionSpec
+from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 from tiltyard.runtime.logging.events import get_logger, task_context
-from tiltyard.runtime.tasks import TaskOwner
+from tiltyard.runtime.tasks import TaskOwner, contained
 
 log = get_logger(__name__)
-
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Ids may name files, folders and containers."""
 
 LONGEST_SLEEP_SECONDS = 1.0
 """New deadlines are at least a minute away; a suspended machine wakes late."""
 
 CLOSE_SECONDS = 5.0  # Shutdown timeout of the session tasks; their containers keep running
-
-
-def checked_id(text: str, field: str = "internal_id") -> str:
-    """Validate an id; raises InvalidArgumentError, which names the field."""
-    if not _UUID.fullmatch(text):
-        raise InvalidArgumentError(field, "it is not a lower-case UUID")
-    return text
 
 
 class SessionManager:
@@ -182,16 +172,21 @@ class SessionManager:
             self.end_due()
 
     def end_due(self) -> None:
-        """End all sessions that are due now."""
-        for internal_id in self._runtime.deadlines.pop_due():
-            if internal_id == DRAIN:
-                self._end_drain()
+        """End all sessions that are due now; those with an unexpected error are due again soon."""
+        deadlines = self._runtime.deadlines
+        for internal_id in deadlines.pop_due():
+            with contained("cannot end a session: internal error", session=internal_id):
+                self._end_due(internal_id)
                 continue
-            life = self._lives.get(internal_id)
-            if life is not None:
-                log.info("lifetime is over", session=internal_id)
-                self._runtime.metrics.lifetime_over(life.session, self._runtime.clock)
-                self.end(life, EndReason.TTL)
+            deadlines.arm(internal_id, deadline_by(self._runtime.clock, RETRY_LONGEST_SECONDS))
+
+    def _end_due(self, internal_id: str) -> None:
+        if internal_id == DRAIN:
+            self._end_drain()
+        elif life := self._lives.get(internal_id):
+            log.info("lifetime is over", session=internal_id)
+            self._runtime.metrics.lifetime_over(life.session, self._runtime.clock)
+            self.end(life, EndReason.TTL)
 
     def end(self, life: Life, reason: EndReason) -> None:
         """Request a stop; before reconciliation, act on the record alone."""
@@ -215,14 +210,20 @@ class SessionManager:
             changed = await self._reservations.drain.set(order)
             for life in self.lives if changed else ():
                 if life.started and not life.session.state.ended:
-                    await life.publish()
+                    with contained(
+                        "cannot publish: internal error", session=life.session.internal_id
+                    ):
+                        await life.publish()
 
     def _end_drain(self) -> None:
         """End all live sessions, and soon again those that were missed."""
         for life in self._lives.values():
             if not life.session.state.ended:
                 log.info("ended by a drain", session=life.session.internal_id)
-                self.end(life, EndReason.DRAIN)
+                with contained(
+                    "cannot end a session: internal error", session=life.session.internal_id
+                ):
+                    self.end(life, EndReason.DRAIN)
         self._reservations.drain.renew()
 
     async def forget(self, internal_id: str) -> None:

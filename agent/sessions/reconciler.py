@@ -123,6 +123,7 @@ class Reconciler:
             image_error = error
         if not self._sessions.reconciled:
             await self._recovery.adopt(containers)
+        await self._recovery.retry(containers)
         self._reap(containers)
         self._end_leftovers(containers)
         await self._retain()

@@ -11,6 +11,7 @@ from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import decode_label
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import contained
 
 log = get_logger(__name__)
 
@@ -25,6 +26,8 @@ class Recovery:
         self._reservations = reservations
         self._sessions = sessions
         self._damaged: list[str] = []  # Ids of directories without a readable record
+        self._unrestored: set[str] = set()
+        """Ids of containers without a session, after an unexpected error: each pass retries."""
 
     async def load(self) -> None:
         """Load the records, before anything is served."""
@@ -32,7 +35,8 @@ class Recovery:
         sessions, self._damaged = await self._runtime.records.load()
         await self._sessions.tombstones.load()
         for session in sessions:
-            self._sessions.remember(session)
+            with contained("cannot load a session: internal error", session=session.internal_id):
+                self._sessions.remember(session)
         # Recently released ports are reused last.
         for session in sorted(sessions, key=lambda found: found.end_time or found.create_time):
             self._reservations.ports.avoid(session.ports)
@@ -47,7 +51,7 @@ class Recovery:
         for internal_id, found in by_session.items():
             started = found.status is not ContainerStatus.CREATED
             if started and self._sessions.find(internal_id) is None:
-                await self._rebuild(internal_id, found)
+                await self._restore(internal_id, found)
         self._resume(by_session)
         for life in self._sessions.lives:
             # The first complete snapshot includes starts that took place.
@@ -60,8 +64,24 @@ class Recovery:
         self._sessions.reconciled = True
         self._runtime.feed.request_snapshot()
 
+    async def retry(self, containers: list[Container]) -> None:
+        """Restore again what could not be restored for an unexpected error."""
+        if not self._unrestored:
+            return
+        by_session = {found.labels[LABEL_SESSION]: found for found in containers}
+        self._unrestored &= by_session.keys()
+        for internal_id in sorted(self._unrestored):
+            self._unrestored.discard(internal_id)
+            await self._restore(internal_id, by_session[internal_id])
+        self._resume(by_session)
+
     def may_reap(self, found: Container) -> bool:
-        """False for a running container with an unreadable label: that is left to the operator."""
+        """False for a running container with an unreadable label: that is left to the operator.
+
+        Nor may be removed what could not be restored yet.
+        """
+        if found.labels[LABEL_SESSION] in self._unrestored:
+            return False
         try:
             decode_label(found.labels)
         except ValueError:
@@ -75,7 +95,15 @@ class Recovery:
 
     def _resume(self, by_session: dict[str, Container]) -> None:
         for life in self._sessions.lives:
-            self._sessions.resume(life, by_session.get(life.session.internal_id))
+            internal_id = life.session.internal_id
+            with contained("cannot resume a session: internal error", session=internal_id):
+                self._sessions.resume(life, by_session.get(internal_id))
+
+    async def _restore(self, internal_id: str, found: Container) -> None:
+        with contained("cannot restore a session: internal error", session=internal_id):
+            await self._rebuild(internal_id, found)
+            return
+        self._unrestored.add(internal_id)
 
     async def _rebuild(self, internal_id: str, found: Container) -> None:
         """Restore a session from its container's label; without a valid one it is an orphan."""

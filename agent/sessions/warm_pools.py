@@ -21,12 +21,12 @@ from agent.domain.errors import (
     StandbyNotClaimableError,
 )
 from agent.domain.pools import WarmPool, taken
-from agent.domain.session import Session
+from agent.domain.session import Session, checked_id
 from agent.domain.standby_plan import Plan, Setback, plan, set_back
 from agent.metrics.instruments import Start
 from agent.sessions import claims
 from agent.sessions.life import ClaimRequest, Life
-from agent.sessions.manager import SessionManager, checked_id
+from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec
@@ -34,7 +34,7 @@ from tiltyard.contract import EndReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger, task_context
-from tiltyard.runtime.tasks import TaskOwner, first_completed
+from tiltyard.runtime.tasks import TaskOwner, contained, first_completed
 
 log = get_logger(__name__)
 
@@ -209,14 +209,18 @@ class WarmPools:
     def _update_standbys(self) -> None:
         """Update the standbys from what happened since the last pass."""
         for internal_id, life in list(self._standbys.items()):
-            if life.removed.is_set():
-                if life.start_error is not None and not life.stop_asked.is_set():
-                    self._set_back(life, str(life.start_error))
-                del self._standbys[internal_id]
-            elif not life.session.is_standby:
-                del self._standbys[internal_id]
-            elif life.session.state.ended and self._ends.get(internal_id) is None:
-                self._handle_end(life)
+            with contained("cannot update a standby: internal error", session=internal_id):
+                self._update(internal_id, life)
+
+    def _update(self, internal_id: str, life: Life) -> None:
+        if life.removed.is_set():
+            if life.start_error is not None and not life.stop_asked.is_set():
+                self._set_back(life, str(life.start_error))
+            del self._standbys[internal_id]
+        elif not life.session.is_standby:
+            del self._standbys[internal_id]
+        elif life.session.state.ended and self._ends.get(internal_id) is None:
+            self._handle_end(life)
 
     def _handle_end(self, life: Life) -> None:
         """Remove an ended standby, unless it is the newest failed one of its pool."""
@@ -254,6 +258,10 @@ class WarmPools:
                 self._refusals[pool] = str(error)
                 if isinstance(error, NoCapacityError | NoFreePortError):
                     cramped.append(pool)
+            except Exception:
+                log.exception("cannot start a standby: internal error", pool=pool)
+                refused.add(pool)
+                self._refusals[pool] = str(AgentError())
             else:
                 self._reservations.start_slots.take()
                 self._standbys[life.session.internal_id] = life

@@ -43,7 +43,7 @@ from tiltyard.contract import EndReason
 from tiltyard.runtime.atomic_file import flush_file, flush_folder, write
 from tiltyard.runtime.batches import Batches
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import Threads
+from tiltyard.runtime.tasks import Threads, contained
 
 log = get_logger(__name__)
 
@@ -273,18 +273,19 @@ class Records:
             flush_folder(directory)
             flush_folder(directory.parent)
 
-    async def _publish_all(self, batch: list[tuple[Session, Drain]]) -> list[DiskFullError | None]:
+    async def _publish_all(self, batch: list[tuple[Session, Drain]]) -> list[Exception | None]:
         return await self.run(self._publish, batch)
 
-    def _publish(self, batch: list[tuple[Session, Drain]]) -> list[DiskFullError | None]:
+    def _publish(self, batch: list[tuple[Session, Drain]]) -> list[Exception | None]:
         return [self._publish_one(session, drain) for session, drain in batch]
 
-    def _publish_one(self, session: Session, drain: Drain) -> DiskFullError | None:
+    def _publish_one(self, session: Session, drain: Drain) -> Exception | None:
+        """Return the error of one session, which must not fail the others of a batch."""
         path = self.public_dir(session.internal_id) / "session.json"
         try:
             with disk(path):
                 write(path, public_view(session, drain), 0o644, durable=False)
-        except DiskFullError as error:
+        except Exception as error:  # noqa: BLE001 - its session's task raises it
             return error
         return None
 
@@ -294,19 +295,16 @@ class Records:
         claimed = decode_claims(self._claims.read())
         counting: dict[str, bytes] = {}
         for directory in (self._root / "sessions").iterdir():
-            # Temporary files of a killed agent.
-            _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
-            record = _read(directory / "record.json", SESSIONS)
-            session = newest(record, claimed.get(directory.name))
-            if session is None:
+            loaded = None
+            claim = claimed.get(directory.name)
+            with contained("cannot load a session: internal error", session=directory.name):
+                loaded = _load_one(directory, claim)
+            if claim is not None and loaded in (None, claim):
+                counting[directory.name] = SESSIONS.dump_json(claim)
+            if loaded is None:
                 damaged.append(directory.name)
-                continue
-            if session is claimed.get(directory.name):
-                counting[directory.name] = SESSIONS.dump_json(session)
-            for path in directory.glob(f"{STOPPED}*"):
-                reason = EndReason(path.name.removeprefix(STOPPED))
-                session = session.with_changes(stop_reason=session.stop_reason or reason)
-            sessions.append(session)
+            else:
+                sessions.append(_as_stopped(directory, loaded))
         self._claims.rewrite(counting)
         return sorted(sessions, key=lambda session: session.create_time), damaged
 
@@ -328,6 +326,22 @@ class Records:
 def _write(path: Path, data: bytes) -> None:
     with disk(path):
         write(path, data, 0o600)
+
+
+def _load_one(directory: Path, claim: Session | None) -> Session | None:
+    """Read a session; None without a readable record. `claim`: the one in the journal."""
+    # Temporary files of a killed agent.
+    _remove([*directory.glob(".*.new"), *directory.glob("public/.*.new")])
+    return newest(_read(directory / "record.json", SESSIONS), claim)
+
+
+def _as_stopped(directory: Path, session: Session) -> Session:
+    """Apply the mark of a stop that a full disk kept out of the record."""
+    for path in directory.glob(f"{STOPPED}*"):
+        with contextlib.suppress(ValueError):  # not a mark of the agent
+            reason = EndReason(path.name.removeprefix(STOPPED))
+            session = session.with_changes(stop_reason=session.stop_reason or reason)
+    return session
 
 
 def _read(path: Path, adapter: TypeAdapter[T]) -> T | None:

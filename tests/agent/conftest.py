@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.contained import Fails, failing_calls
 from tests.support.agent.fixtures import agent, clock, engine, host, next_run, survived
 from tests.support.agent.scripted_engine import ScriptedEngine, says
 
@@ -17,3 +18,8 @@ async def engine_socket(tmp_path: Path) -> AsyncIterator[ScriptedEngine]:
     script.answer("GET /containers/json", says([]))
     async with script.serving():
         yield script
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
+    return failing_calls(monkeypatch)

@@ -1,12 +1,13 @@
 """Owned asyncio tasks, and blocking work on threads."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from tiltyard.runtime.back_off import pause
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -122,17 +123,49 @@ class Threads:
         await self.finish()
 
 
-async def run_again(work: Callable[[], Coroutine[Any, Any, None]], clock: Clock) -> None:
-    """Run the work of one host until it returns, again and again after unexpected errors.
+def contained(event: str, **about: object) -> "_Contained":
+    """Let an unexpected error of the `with` body end only the body: it is logged as `event`.
 
-    For tasks whose errors one peer can cause: an error is logged, and ends nothing else.
+    For work on one session, account or connection, in a loop over all of them.
     """
+    return _Contained(event, about)
+
+
+class _Contained:
+    def __init__(self, event: str, about: Mapping[str, object]) -> None:
+        self._event = event
+        self._about = about
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        log.error(self._event, exc_info=error, **self._about)
+        return True
+
+
+async def run_again(
+    work: Callable[[], Coroutine[Any, Any, None]], clock: Clock, *, first: float | None = None
+) -> None:
+    """Run work until it returns, again and again after unexpected errors.
+
+    For tasks whose errors one session or peer can cause: an error is logged, and ends nothing
+    else. The pause is FAULT_PAUSE; with `first`, as many seconds at first, doubled up to that
+    while one error follows another.
+    """
+    longest = FAULT_PAUSE
+    failures = 0
     while True:
+        began = clock.monotonic()
         try:
             return await work()
         except Exception:
-            log.exception("internal error: it runs again after a pause", seconds=FAULT_PAUSE)
-        await clock.sleep(FAULT_PAUSE)
+            failures = 1 if clock.monotonic() - began > longest else failures + 1
+            seconds = pause(failures, first=first or longest, longest=longest)
+            log.exception("internal error: it runs again after a pause", seconds=seconds)
+        await clock.sleep(seconds)
 
 
 async def first_completed(

@@ -1,11 +1,19 @@
 import asyncio
+import itertools
 import threading
 
 import pytest
 
 from tests.support.fake_clock import FakeClock, until_idle
 from tests.support.tasks import let_go
-from tiltyard.runtime.tasks import FAULT_PAUSE, TaskOwner, Threads, first_completed, run_again
+from tiltyard.runtime.tasks import (
+    FAULT_PAUSE,
+    TaskOwner,
+    Threads,
+    contained,
+    first_completed,
+    run_again,
+)
 
 
 async def _fail(error: Exception, begin: asyncio.Event) -> None:
@@ -119,6 +127,39 @@ async def test_work_runs_again_after_each_unexpected_error(
     assert runs == 3
     text = f"internal error: it runs again after a pause seconds={FAULT_PAUSE}"
     assert caplog.messages == [text, text]
+
+
+async def test_pause_before_work_runs_again_doubles_while_errors_follow_each_other() -> None:
+    clock = FakeClock()
+    runs: list[float] = []
+
+    async def work() -> None:
+        runs.append(clock.monotonic())
+        if len(runs) == 4:
+            await clock.sleep(FAULT_PAUSE + 1)
+        if len(runs) < 6:
+            raise ValueError("odd")
+
+    task = asyncio.create_task(run_again(work, clock, first=1.0))
+    await clock.advance(3 * FAULT_PAUSE)
+    await task
+    pauses = [after - before for before, after in itertools.pairwise(runs)]
+    assert pauses == [1.0, 2.0, 4.0, FAULT_PAUSE + 2, 2.0]
+
+
+def test_unexpected_error_ends_only_the_body_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with contained("cannot do it: internal error", session="s"):
+        raise ValueError("odd")
+    assert caplog.messages == ["cannot do it: internal error session=s"]
+    assert "ValueError: odd" in caplog.text
+
+
+def test_cancellation_is_not_contained(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(asyncio.CancelledError), contained("cannot do it: internal error"):
+        raise asyncio.CancelledError
+    assert caplog.messages == []
 
 
 async def test_cancellation_ends_work_that_would_run_again() -> None:

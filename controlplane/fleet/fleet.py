@@ -70,7 +70,7 @@ class Fleet:
             lost_after=lost_after,
             listened=self._listening.now,
             is_responsive=self.is_responsive,
-            stop_session=self.stop_session,
+            queue_stop=self.queue_stop,
             clock=clock,
             random=random,
             reach=reach,
@@ -316,6 +316,12 @@ class Fleet:
         nothing: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         nothing.set_result(True)
         return nothing
+
+    def queue_stop(self, agent: str, internal_id: str) -> None:
+        """Stop a session because of what a host has reported, a few at a time."""
+        host = self._hosts.get(agent)
+        if host is not None:
+            host.stops.queue(internal_id)
 
     def _notify(self, host: Host) -> None:
         for listener in self._listeners:

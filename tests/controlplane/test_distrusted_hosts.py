@@ -1,11 +1,16 @@
 """A host is believed only about what was given to it."""
 
+import asyncio
 import copy
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controlplane.fleet.host import watch
+from controlplane.fleet.host.delivery import AT_ONCE
+from controlplane.storage.tables.reports import Evaluation, Reports
 from tests.controlplane.warm_pools import becomes_ready, keep
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, eventually
@@ -63,3 +68,68 @@ async def test_standbys_of_a_host_without_an_order_for_their_pool_are_not_claime
             await becomes_ready(system, 1)
             await system.restart()
             await eventually(lambda: system.link(liar.name).reconciled)
+
+
+class Stops:
+    """A script that counts the stops in progress, which end once `released`."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.in_progress = 0
+        self.most = 0
+
+    async def __call__(self, _: Any, __: Any) -> None:
+        self.in_progress += 1
+        self.most = max(self.most, self.in_progress)
+        try:
+            await self.released.wait()
+        finally:
+            self.in_progress -= 1
+
+
+@pytest.mark.system(agents=2, in_order=True, application={})
+async def test_false_reports_of_one_host_cause_few_stops_at_a_time(system: System) -> None:
+    honest, liar = system.agents
+    assert (await system.start(id="s")).status == 201
+    [model] = honest.live
+    stops = Stops()
+    liar.before_stop = stops
+    most = AT_ONCE["stop"]
+    for number in range(most + 20):
+        session = copy.deepcopy(model)
+        session.internal_id = f"00000000-0000-4000-8000-{number:012}"
+        session.in_doubt = True
+        session.warm_pool = "none"
+        liar.sessions[session.internal_id] = session
+    liar.send_snapshot()
+    await eventually(lambda: stops.in_progress == most)
+    assert (await system.call("GET", "/session/s")).status == 200
+    assert (await system.call("DELETE", "/session/s")).status == 204
+    liar.send_snapshot()
+    stops.released.set()
+    await eventually(lambda: len(set(liar.stopped)) == most + 20)
+    assert stops.most == most
+
+
+@pytest.mark.system(application={})
+async def test_many_reported_sessions_are_written_a_portion_at_a_time(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PORTION", 10)
+    assert (await system.start(id="s")).status == 201
+    [model] = system.agent.live
+    for number in range(45):
+        session = copy.deepcopy(model)
+        session.internal_id = f"00000000-0000-4000-8000-{number:012}"
+        system.agent.sessions[session.internal_id] = session
+    write = Reports.write
+    written: list[int] = []
+
+    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Evaluation:
+        written.append(len(sessions))
+        return await write(self, agent, sessions, *more)
+
+    monkeypatch.setattr(Reports, "write", noted)
+    system.agent.send_snapshot()
+    await eventually(lambda: sum(written) >= 46)
+    assert max(written) == 10

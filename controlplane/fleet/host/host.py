@@ -37,7 +37,7 @@ class Shared:
     lost_after: float
     listened: Callable[[], float]
     is_responsive: Callable[[str], bool]
-    stop_session: Callable[[str, str], object]
+    queue_stop: Callable[[str, str], object]
     clock: Clock
     random: Random
     reach: Reach
@@ -77,7 +77,7 @@ class Host(HostState):
             clock=clock,
             listened=shared.listened,
             random=random,
-            stop_elsewhere=shared.stop_session,
+            stop_elsewhere=shared.queue_stop,
             metrics=shared.metrics,
             reach=shared.reach,
         )

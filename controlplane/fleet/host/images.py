@@ -32,6 +32,7 @@ LONGEST_WAIT = 60.0
 REVIEW_INTERVAL = 600.0  # Seconds between comparisons without another cause
 REPORT_WAIT = 1.0  # Seconds in which a host reports a pulled image
 MAX_PULLS = 2  # Concurrent pulls on one host: more would only share its network and disk
+MAX_REMOVALS = 2  # Concurrent removals on one host, however many surplus images it reports
 
 
 _NOTHING = HostImages(frozenset(), frozenset())
@@ -85,6 +86,9 @@ class Images:
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
     _suspect_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """For pulls likely to fail: a registry that hangs must not delay others (F43)."""
+    _removal_slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_REMOVALS)
+    )
 
     @property
     def pulls(self) -> list[Pull]:
@@ -215,7 +219,8 @@ class Images:
         while True:
             await self._until_responsive()
             try:
-                await self.host.client.remove_image(image)
+                async with self._removal_slots:
+                    await self.host.client.remove_image(image)
             except (AgentRefusedError, AgentUnavailableError) as error:
                 level = logging.DEBUG if _is_in_use(error) else logging.WARNING
                 log.log(level, "image not removed", image=image, error=str(error))

@@ -36,8 +36,20 @@ class Stops:
     reach: Reach
 
     def start(self, internal_id: str) -> "asyncio.Task[bool]":
-        """Stop a session; the task's result is False if its process cannot be killed."""
+        """Stop a session as requested.
+
+        The task's result is False if its process cannot be killed.
+        """
         return self.deliveries.get("stop", internal_id) or self.deliveries.start(
+            "stop",
+            internal_id,
+            attempt=partial(self._stop, internal_id),
+            failed=partial(log.warning, "cannot stop a session", session=internal_id),
+        )
+
+    def queue(self, internal_id: str) -> None:
+        """Stop a session because of what a host has reported, a few at a time."""
+        self.deliveries.queue(
             "stop",
             internal_id,
             attempt=partial(self._stop, internal_id),
@@ -121,7 +133,7 @@ class DrainOrders:
     def _send(self, *, again: bool = False) -> None:
         if again or self.deliveries.get("drain") is None:
             failed = partial(log.warning, "cannot set its drain")
-            self.deliveries.start("drain", attempt=self._attempt, failed=failed)
+            self.deliveries.start("drain", attempt=self._attempt, failed=failed, at_once=False)
 
     def _remaining_is_known(self, order: Drain) -> bool:
         """Return whether the remaining time of an order is known.
@@ -143,8 +155,6 @@ class DrainOrders:
                 return  # its first report shows whether more is pending
 
 
-AT_ONCE = 4  # Concurrent pool orders to one host: each is a write to its disk
-
 _UNKNOWN = PoolOnHost(0, 0)
 
 
@@ -155,7 +165,6 @@ class PoolOrders:
     host: HostState
     deliveries: Deliveries
     clock: Clock
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _newest: dict[str, StandbyOrder] = field(default_factory=dict)
     _acknowledged: dict[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -185,8 +194,8 @@ class PoolOrders:
         if newest != StandbyOrder(pool_id, last, size, spec, claim_signal):
             revision = max(to_ms(self.clock.time()), last + 1)
             self._newest[pool_id] = StandbyOrder(pool_id, revision, size, spec, claim_signal)
-        if self._pending(pool_id) and self.deliveries.get("pool", pool_id) is None:
-            self.deliveries.start(
+        if self._pending(pool_id):
+            self.deliveries.queue(
                 "pool",
                 pool_id,
                 attempt=partial(self._attempt, pool_id),
@@ -215,9 +224,10 @@ class PoolOrders:
     async def _attempt(self, pool_id: str) -> None:
         while (order := self._pending(pool_id)) is not None:
             incarnation = self.host.incarnation
-            async with self._slots:
-                await self.host.client.set_warm_pool(order)
+            await self.host.client.set_warm_pool(order)
             self._acknowledged[pool_id] = incarnation, order.revision
+            if self.host.incarnation != incarnation:
+                return  # the next plan sends the order to the restarted agent
 
 
 CLAIM_TIMEOUT = 10.0  # The host writes the claim, and the file that the game reads, to its disk
@@ -237,15 +247,14 @@ class ClaimReplay:
     deliveries: Deliveries
     clock: Clock
 
-    def start(self, internal_id: str) -> None:
+    def queue(self, internal_id: str) -> None:
         """Claim a standby again until it is a session or gone. Idempotent."""
-        if self.deliveries.get("claim", internal_id) is None:
-            self.deliveries.start(
-                "claim",
-                internal_id,
-                attempt=partial(self._attempt, internal_id),
-                failed=partial(log.warning, "cannot claim again yet", session=internal_id),
-            )
+        self.deliveries.queue(
+            "claim",
+            internal_id,
+            attempt=partial(self._attempt, internal_id),
+            failed=partial(log.warning, "cannot claim again yet", session=internal_id),
+        )
 
     async def _attempt(self, internal_id: str) -> None:
         name = self.host.name

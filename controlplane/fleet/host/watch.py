@@ -47,6 +47,8 @@ PAUSES: dict[type[Exception], float] = {AgentNewerError: 5.0, AgentExcessError: 
 MAX_DIAL_BACK_OFF = 0.5
 """With the time gRPC takes to connect, a host reports within 2 s of its return."""
 
+PORTION = 250  # Reported sessions that are written in one transaction
+REST = 2.0  # Pause after a full portion as a multiple of the time that it took
 GATHER_SECONDS = 0.02  # Wait for more claims to write together
 CLAIM_INTERVAL = 10.0  # Seconds between two evaluations of unclaimed sessions
 
@@ -187,6 +189,18 @@ class Watch:
         return is_answered or self.host.is_written(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
+        """Write reported sessions, a portion at a time.
+
+        The rest after a full portion leaves most of the writer's time to others.
+        """
+        for first in range(0, len(sessions), PORTION):
+            portion = sessions[first : first + PORTION]
+            began = self.clock.monotonic()
+            await self._write_portion(portion)
+            if len(portion) == PORTION:
+                await self.clock.sleep(REST * (self.clock.monotonic() - began))
+
+    async def _write_portion(self, sessions: Sequence[HostSession]) -> None:
         name = self.host.name
         now = self.clock.time()
         evaluation = await self.reports.write(name, sessions, now, self.host.under_way)
@@ -204,9 +218,9 @@ class Watch:
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
-                self.stops.start(internal_id)
+                self.stops.queue(internal_id)
             elif verdict is Verdict.CLAIM:
-                self.claims.start(internal_id)
+                self.claims.queue(internal_id)
             elif verdict is Verdict.UNCLAIMED:
                 self._note_unclaimed(internal_id)
         for superseded in evaluation.superseded:
@@ -239,7 +253,10 @@ class Watch:
         self.host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         for internal_id in await self.store.look(to_stop, name):
-            self.stops.start(internal_id)
+            if self.host.reconciled:
+                self.stops.queue(internal_id)
+            else:  # requested before this process has started
+                self.stops.start(internal_id)
         if not self.host.reconciled:
             log.info("reconciled", sessions=len(present))
         self.host.reconciled = True

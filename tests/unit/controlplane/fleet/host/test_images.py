@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from controlplane.domain.errors import AgentUnavailableError
-from controlplane.fleet.host.images import LONGEST_WAIT, MAX_PULLS, Images, PullState
+from controlplane.fleet.host.images import (
+    LONGEST_WAIT,
+    MAX_PULLS,
+    MAX_REMOVALS,
+    Images,
+    PullState,
+)
 from controlplane.storage.tables.tags import HostImages
 from tests.support.fake_clock import FakeClock, until_idle
 from tiltyard.contract import PullProgress
@@ -26,6 +32,8 @@ class _Host:
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
+        self.surplus: set[str] = set()
+        self.removals = 0
         self.reads = 0
         self.responsive = True
         self.tried: Counter[str] = Counter()
@@ -53,7 +61,11 @@ class _Host:
 
     async def look(self, *_: object) -> HostImages:
         self.reads += 1
-        return HostImages(frozenset(self.wanted), frozenset())
+        return HostImages(frozenset(self.wanted), frozenset(self.surplus))
+
+    async def remove_image(self, _: str) -> None:
+        self.removals += 1
+        await asyncio.Event().wait()
 
     async def pull_image(self, image: str, _: object) -> AsyncGenerator[PullProgress]:
         self.tried[image] += 1
@@ -103,6 +115,14 @@ async def test_desired_images_are_read_once_for_all_images(host: _Host) -> None:
         await until_idle()
     assert host.report.images == frozenset(images)
     assert host.reads == 1
+
+
+async def test_few_images_are_removed_at_a_time_however_many_a_host_reports(host: _Host) -> None:
+    host.surplus = {GOOD.format(number) for number in range(40)}
+    host.report.images = frozenset(host.surplus)
+    host.begin()
+    await until_idle()
+    assert host.removals == MAX_REMOVALS
 
 
 async def test_queued_pull_of_an_unwanted_image_is_cancelled(host: _Host) -> None:

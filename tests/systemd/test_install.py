@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.harness import ROOT, copy_sources, source_files
+from tests.systemd.wheels import fetched_wheels
 
 FOLDERS = ("etc", "opt", "usr/local", "var/lib")  # Folders that an installation writes to
 _COMMAND_TIMEOUT = 300.0
@@ -81,8 +82,21 @@ PROGRAMS = ("agent", "controlplane")
 SCRIPT = "/opt/tiltyard/agent/systemd/install"
 
 
+def version_of_a_service() -> str:
+    """Return the version of the Python that programs are installed with, such as `3.11`."""
+    find = (ROOT / ".ci" / "prerequisites", "find-python", "--for-service")
+    python = subprocess.run(find, check=True, capture_output=True, text=True, timeout=60)
+    show = (python.stdout.strip(), "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+    shown = subprocess.run(show, check=True, capture_output=True, text=True, timeout=60)
+    return shown.stdout.strip()
+
+
 @pytest.fixture
-def machine() -> Iterator[Overlaid]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Overlaid]:
+    """A machine that takes the locked packages from a folder."""
+    wheels = fetched_wheels(version_of_a_service())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     with tempfile.TemporaryDirectory(prefix="tiltyard-install-", dir="/var/tmp") as folder:
         yield Overlaid(Path(folder))
 

@@ -276,7 +276,7 @@ def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path)
     for script in ("prerequisites", "engine"):
         (tmp_path / ".ci" / script).symlink_to("/bin/true")
     summary = "===== 1 failed, 2 passed in 0.12s ====="
-    rules = f"lint install:;\ntest:\n\t@echo '{summary}'; exit 1\ntest-ci:\n\t@echo not reached\n"
+    rules = f"demo lint:;\ntest:\n\t@echo '{summary}'; exit 1\ntest-ci:\n\t@echo not reached\n"
     (tmp_path / "Makefile").write_text(rules)
     done = run("sh", "-c", f"{tmp_path}/.ci/run 2>&1", timeout=30)
     assert done.returncode == 1
@@ -292,6 +292,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough  # the gate begins with it
 @pytest.mark.root
 @pytest.mark.docker
 @pytest.mark.registry

@@ -99,7 +99,13 @@ class Race:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("standbys", [0, 50])
+@pytest.mark.parametrize(
+    "standbys",
+    [
+        pytest.param(0, marks=pytest.mark.thorough),
+        pytest.param(50),
+    ],
+)
 async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None:
     for agent in system.agents:
         agent.change_host(start_slots=64, free_sessions=10**6)

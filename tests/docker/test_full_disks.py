@@ -134,7 +134,13 @@ def containers(agent: Agent) -> dict[str, str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", [full, read_only], ids=["full", "read-only"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(full, id="full"),
+        pytest.param(read_only, id="read-only", marks=pytest.mark.thorough),
+    ],
+)
 def test_f35_a_state_directory_that_cannot_be_written_refuses_starts_and_disturbs_no_session(
     tmp_path: Path,
     rounds: Rounds,

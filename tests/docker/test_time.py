@@ -120,6 +120,7 @@ def test_f27_time_asleep_counts_and_the_monotonic_clock_does_not(stack: Stack) -
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_f25_a_lifetime_ends_the_session_while_the_control_plane_is_down(stack: Stack) -> None:
     made = stack.start(ttl="1m")
     stack.control_plane.kill()

@@ -176,6 +176,7 @@ def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_hear
         fleet.everything_runs_once()
 
 
+@pytest.mark.thorough
 def test_f41_a_host_that_is_gone_without_a_word_is_missed_and_comes_back(
     machines: Machines,
 ) -> None:

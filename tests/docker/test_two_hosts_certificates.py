@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 
 import grpc
+import pytest
 from cryptography import x509
 
 from tests.docker.machine import Player
@@ -104,6 +105,7 @@ def undisturbed(fleet: Fleet) -> Iterator[tuple[RemoteHost, HTTPResponse]]:
     fleet.everything_runs_once()
 
 
+@pytest.mark.thorough
 def test_f42_certificates_are_renewed_and_nothing_that_is_open_ends(
     machines: Machines, rounds: Rounds
 ) -> None:
@@ -153,6 +155,7 @@ def test_f42_a_host_whose_certificate_has_expired_is_refused_until_it_enrols_aga
         fleet.everything_runs_once()
 
 
+@pytest.mark.thorough
 def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Machines) -> None:
     with a_fleet(*machines, plane=LongStreams, **SHORT_TIMEOUTS) as fleet:
         former = a_caller(fleet)

@@ -25,11 +25,16 @@ UNLIMITED: dict[str, Any] = {"start_rate": 1e6, "start_burst": 10**6, **PATIENT}
 @pytest.mark.parametrize(
     ("settings", "served"),
     [
-        ({"start_rate": 0.01, "start_burst": BURST, **PATIENT}, BURST),
-        ({**UNLIMITED, "max_waiting_starts": QUEUE}, 1 + QUEUE),
-        (UNLIMITED, CALLERS),
+        pytest.param(
+            {"start_rate": 0.01, "start_burst": BURST, **PATIENT},
+            BURST,
+            id="too many for the account",
+        ),
+        pytest.param(
+            {**UNLIMITED, "max_waiting_starts": QUEUE}, 1 + QUEUE, id="too many for the queue"
+        ),
+        pytest.param(UNLIMITED, CALLERS, id="not too many", marks=pytest.mark.thorough),
     ],
-    ids=["too many for the account", "too many for the queue", "not too many"],
 )
 async def test_f44_five_hundred_starts_at_once_are_sessions_or_a_420(
     tmp_path: Path, settings: dict[str, Any], served: int, figure: Figure

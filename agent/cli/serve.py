@@ -39,7 +39,12 @@ def serve(config: AgentConfig) -> None:
         try:
             metrics = Metrics()
             clock = SystemHostClock()
-            engine = DockerEngine(str(config.docker_socket), metrics=metrics, clock=clock)
+            engine = DockerEngine(
+                str(config.docker_socket),
+                metrics=metrics,
+                clock=clock,
+                concurrent_starts=config.start_slots,
+            )
             daemon = Daemon(config, engine, clock, supervision=supervision, metrics=metrics)
             asyncio.run(_serve(daemon))
         except NewerStateError as error:

@@ -11,6 +11,7 @@ from agent.domain.errors import EngineTimeoutError
 from tiltyard.runtime.tasks import TaskOwner
 
 GENERAL_CALLS = 24  # Concurrent calls; the engine itself processes starts almost serially
+CALLS_BESIDE_STARTS = 8  # However many start slots there are: starts must not take all calls
 RESERVED_CALLS = 8
 """Reserved for kill and inspect: hanging starts must not prevent the end of a session."""
 
@@ -46,8 +47,9 @@ class EngineCalls:
     one that has not begun is dropped.
     """
 
-    def __init__(self) -> None:
-        self._general = asyncio.Semaphore(GENERAL_CALLS)
+    def __init__(self, general: int = GENERAL_CALLS) -> None:
+        """`general`: concurrent calls, without those reserved for kill and inspect."""
+        self._general = asyncio.Semaphore(general)
         self._reserved = asyncio.Semaphore(RESERVED_CALLS)
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._in_progress = TaskOwner[Any](Exception)

@@ -23,7 +23,7 @@ from agent.docker.answers import (
     volume_sizes,
     warnings_of,
 )
-from agent.docker.calls import EngineCalls, Timeouts
+from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
 from agent.docker.container_config import container_config, why_refused
 from agent.docker.engine_streams import DockerStreams, message_of, translated
 from agent.docker.errors import (
@@ -70,14 +70,16 @@ class DockerEngine(DockerStreams):
         timeouts: Timeouts | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
+        concurrent_starts: int = 0,
     ) -> None:
+        """Start without a connection. `concurrent_starts`: calls that starts may occupy."""
         self.metrics = metrics or Metrics()
         self.clock = clock or SystemClock()
         self._timeouts = timeouts or Timeouts()
         super().__init__(
             socket_path, read_timeout=self._timeouts.stream, pull_timeout=self._timeouts.pull
         )
-        self._calls = EngineCalls()
+        self._calls = EngineCalls(max(GENERAL_CALLS, concurrent_starts + CALLS_BESIDE_STARTS))
         self._status = Threads(_STATUS_THREADS, "processes")
         self._bindings = Bindings()
         self._fit_images: set[tuple[str, bool]] = set()  # Whether with arguments

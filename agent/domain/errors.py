@@ -95,11 +95,11 @@ class PortOutOfRangeError(AgentError):
 
 
 class StartQueueFullError(AgentError):
-    """The host is starting as many containers as it can."""
+    """The host is starting as many containers as it can, or as many of the account."""
 
     slots: int
     reason = ErrorReason.START_QUEUE_FULL
-    template = "cannot begin the start: {slots} starts are in progress"
+    template = "cannot begin the start: none of {slots} start slots is free for the account"
 
 
 class DrainingError(AgentError):

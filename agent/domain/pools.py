@@ -30,6 +30,11 @@ class WarmPool:
         """The `Standby` of its next session."""
         return Standby(self.pool, self.spec_revision, self.claim_signal)
 
+    @property
+    def account(self) -> str:
+        """The account of its standbys; "" for a pool without a spec."""
+        return "" if self.spec is None else self.spec.identity.account
+
     def spec_for(self, internal_id: str) -> SessionSpec:
         """The spec of its next standby; raises ValueError for a pool without one."""
         if self.spec is None:

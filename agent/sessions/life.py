@@ -65,6 +65,11 @@ class Life:
         """True once the start has succeeded; until then the session is not reported."""
         return self.session.state is not State.CREATED
 
+    @property
+    def is_starting(self) -> bool:
+        """True until the start has succeeded or failed; undoing a failed one may take longer."""
+        return not (self.started or self.removed.is_set() or self.start_error is not None)
+
     async def wait_started(self) -> None:
         """Wait for the start to succeed; raise its error if it fails."""
         await self._start_finished.wait()
@@ -152,8 +157,13 @@ class Life:
         self._reservations.release(self.session.internal_id)
 
     def finish_start(self, error: AgentError | None = None) -> None:
-        """Wake waiters of the start; the first error counts, unless the session has started."""
+        """Wake waiters of the start; the first error counts, unless the session has started.
+
+        A failed start holds no start slot from now on.
+        """
         self.start_error = None if self.started else self.start_error or error
+        if self.start_error is not None:
+            self._runtime.feed.host_changed(can_wait=True)
         self._start_finished.set()
 
     def mark_removed(self) -> None:

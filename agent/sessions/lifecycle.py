@@ -211,7 +211,8 @@ class Lifecycle:
             return
         self._in_doubt = True
         slots = self._reservations.start_slots
-        if not await self._unless_stopped(slots.acquire(session.spec.identity.account)):
+        account = session.spec.identity.account
+        if not await self._unless_stopped(slots.acquire(account)):
             return
         try:
             container = None if life.stop_reason else await starting.start_again(runtime, session)
@@ -219,7 +220,7 @@ class Lifecycle:
             await self._refused(error)
             return
         finally:
-            slots.release()
+            slots.release(account)
         if container is None:
             return
         self._refusals = 0

@@ -256,7 +256,7 @@ class SessionManager:
         self._lives[life.session.internal_id] = life
 
     def _still_starting(self) -> Iterator[Life]:
-        return (each for each in self._starting if not (each.started or each.removed.is_set()))
+        return (life for life in self._starting if life.is_starting)
 
     def _begin(self, internal_id: str, spec: SessionSpec, standby: Standby | None = None) -> Life:
         starting.check_spec(self._runtime.settings, spec)

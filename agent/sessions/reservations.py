@@ -16,7 +16,10 @@ from tiltyard.runtime.fair_queue import FairSlots
 
 
 class StartSlots(FairSlots):
-    """Limit of concurrent container starts: more would only slow each of them down."""
+    """Limit of concurrent container starts, of which an account has at most its share.
+
+    More starts would only slow each of them down.
+    """
 
     def __init__(self, slots: int) -> None:
         super().__init__(lambda: slots)
@@ -24,7 +27,7 @@ class StartSlots(FairSlots):
 
     async def acquire(self, account: str, within: float | None = None) -> None:
         """Take a slot; StartQueueFullError when none is free within `within` seconds."""
-        if self.take():
+        if self.take(account):
             return
         try:
             async with timeout(within):
@@ -32,10 +35,12 @@ class StartSlots(FairSlots):
         except TimeoutError:
             raise StartQueueFullError(self.slots) from None
 
-    @property
-    def has_spare(self) -> bool:
-        """True while standbys may start: nothing waits, and half of the slots are free."""
-        return not self.waiting and self.used < max(1, self.slots // 2)
+    def has_spare(self, account: str) -> bool:
+        """Return whether a standby of an account may start.
+
+        Its sessions come first: none waits, and a quarter of the slots stays in its share.
+        """
+        return not self.waiting.has(account) and self.may_hold(account, 1 + self.slots // 4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

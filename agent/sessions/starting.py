@@ -162,15 +162,15 @@ async def start_again(runtime: Runtime, session: Session) -> Container | None:
 async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
     start = start_of(session)
     metrics = runtime.metrics
+    account = session.spec.identity.account
     with metrics.starting(start, runtime.clock):
         if session.standby is None:  # the pool has taken a standby's slot already
-            account = session.spec.identity.account
             with metrics.phase(Phase.QUEUE, start, runtime.clock):
                 await slots.acquire(account, within=START_WAIT_SECONDS)
         try:
             yield
         finally:
-            slots.release()
+            slots.release(account)
 
 
 def _prepared(runtime: Runtime, session: Session) -> Session:

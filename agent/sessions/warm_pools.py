@@ -245,10 +245,19 @@ class WarmPools:
 
     def _start(self) -> Collection[str]:
         """Start while slots are spare; returns the pools whose next standby does not fit."""
+        slots = self._reservations.start_slots
+        busy: set[str] = set()  # Accounts without a spare slot
         refused: set[str] = set()
         cramped: list[str] = []
-        while self._due and self._reservations.start_slots.has_spare:
-            pool = self._due.popleft()
+        due = self._due
+        self._due = deque()
+        for pool in due:
+            account = self._pools[pool].account
+            if account not in busy and not slots.has_spare(account):
+                busy.add(account)
+            if account in busy:
+                self._due.append(pool)
+                continue
             if pool in refused:
                 continue
             try:
@@ -263,7 +272,7 @@ class WarmPools:
                 refused.add(pool)
                 self._refusals[pool] = str(AgentError())
             else:
-                self._reservations.start_slots.take()
+                slots.take(account)
                 self._standbys[life.session.internal_id] = life
                 self._refusals.pop(pool, None)
                 following = self._start_following(life)

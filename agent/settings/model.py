@@ -110,7 +110,7 @@ class AgentConfig(Settings):
     tls_max_connections_per_address: Annotated[int, Field(ge=1)] = 128
     max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
     start_slots: Annotated[int, Field(ge=1, le=MOST_CORES)] = Field(
-        default_factory=lambda: 2 * (os.cpu_count() or 1)
+        default_factory=lambda: 4 * (os.cpu_count() or 1)
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048

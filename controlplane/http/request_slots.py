@@ -115,7 +115,7 @@ class RequestSlots:
             self._last = name
         slots = self._accounts.get(name)
         if slots is None:
-            slots = self._accounts[name] = FairSlots(self._limit)
+            slots = self._accounts[name] = FairSlots(self._limit, is_shared=False)
         self._recent = slots
         return slots
 

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from tiltyard.runtime.fair_share import exceeds_share
+
 T = TypeVar("T")
 
 
@@ -25,6 +27,14 @@ class FairQueue(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Iterate in the order of service."""
         return (item for _, item in self._in_order())
+
+    def has(self, account: str) -> bool:
+        """Return whether an account has items in the queue."""
+        return account in self._by_account
+
+    def count(self, account: str) -> int:
+        """Return the number of items of an account."""
+        return len(self._by_account.get(account, ()))
 
     def put(self, account: str, item: T) -> None:
         """Add an item behind those of its account."""
@@ -46,11 +56,26 @@ class FairQueue(Generic[T]):
         """Remove and return the first item that fits; its account then comes last."""
         for account, item in self._in_order():
             if fits(item):
-                self.remove(account, item)
-                if account in self._by_account:
-                    self._by_account[account] = self._by_account.pop(account)
+                self._serve(account, item)
                 return item
         return None
+
+    def pop_first(self, serves: Callable[[str], bool]) -> tuple[str, T] | None:
+        """Remove and return the first item of the first account that is served, with the account.
+
+        The account then comes last.
+        """
+        account = next(filter(serves, self._by_account), None)
+        if account is None:
+            return None
+        item = self._by_account[account][0]
+        self._serve(account, item)
+        return account, item
+
+    def _serve(self, account: str, item: T) -> None:
+        self.remove(account, item)
+        if account in self._by_account:
+            self._by_account[account] = self._by_account.pop(account)
 
     def _in_order(self) -> Iterator[tuple[str, T]]:
         rows = [(account, iter(each)) for account, each in self._by_account.items()]
@@ -65,20 +90,34 @@ class FairQueue(Generic[T]):
 
 
 class FairSlots:
-    """A semaphore with a fair queue."""
+    """A semaphore with a fair queue, of which one account holds at most its share."""
 
-    def __init__(self, limit: Callable[[], int]) -> None:
-        """`limit` is evaluated whenever a slot is taken or released."""
+    def __init__(self, limit: Callable[[], int], *, is_shared: bool = True) -> None:
+        """`limit` is evaluated whenever a slot is taken or released.
+
+        `is_shared`: False if all slots belong to one account, which may then hold all of them.
+        """
         self._limit = limit
+        self._is_shared = is_shared
+        self._held: dict[str, int] = {}
         self.used = 0
         self.waiting = FairQueue[asyncio.Future[None]]()
 
-    def take(self) -> bool:
-        """Take a slot if one is free and the queue is empty."""
-        if self.waiting or self.used >= self._limit():
+    def held(self, account: str) -> int:
+        """Return the number of slots that an account holds."""
+        return self._held.get(account, 0)
+
+    def take(self, account: str = "") -> bool:
+        """Take a slot if the account may have one now and does not wait for another."""
+        if self.waiting.has(account) or not self.may_hold(account):
             return False
-        self.used += 1
+        self._give(account)
         return True
+
+    def may_hold(self, account: str, more: int = 1) -> bool:
+        """Return whether `more` slots are free and within the share of an account."""
+        held = self.held(account) if self._is_shared else 0
+        return not exceeds_share(held, more, self.used, self._limit())
 
     def queue(self, account: str = "") -> "asyncio.Future[None]":
         """Return a future that resolves when it is given a slot; cancelled ones get none."""
@@ -95,14 +134,21 @@ class FairSlots:
             if given.cancelled():
                 self.waiting.remove(account, given)
             else:  # the slot was given in this step of the event loop
-                self.release()
+                self.release(account)
             raise
 
-    def release(self) -> None:
+    def release(self, account: str = "") -> None:
         """Release a slot; free slots are assigned to the queue at once."""
         self.used -= 1
-        while self.waiting and self.used < self._limit():
-            given = self.waiting.pop()
-            if given is not None and not given.done():
+        self._held[account] -= 1
+        if not self._held[account]:
+            del self._held[account]
+        while (first := self.waiting.pop_first(self.may_hold)) is not None:
+            waiter, given = first
+            if not given.done():
                 given.set_result(None)
-                self.used += 1
+                self._give(waiter)
+
+    def _give(self, account: str) -> None:
+        self.used += 1
+        self._held[account] = self.held(account) + 1

@@ -93,7 +93,7 @@ class Agent:
         cores: int = 100,
         max_sessions: int = 1000,
         gpus: tuple[str, ...] = (),
-        start_slots: int = 4,
+        start_slots: int = 8,
         policy: Policy | None = None,
         is_free: Callable[[Protocol, int], bool] = all_ports_free,
         disks: Disks | None = None,

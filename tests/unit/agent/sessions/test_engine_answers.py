@@ -122,6 +122,15 @@ async def test_f14_a_removal_whose_answer_is_lost_is_told_when_it_is_known(agent
     await assert_nothing_is_left(agent)
 
 
+async def test_failed_start_that_cannot_be_undone_yet_holds_no_start_slot(agent: Agent) -> None:
+    agent.engine.fail_next("create", errors.EngineError("create", "no"))
+    agent.engine.fail_next("remove", errors.EngineError("remove", "device or resource busy"))
+    with pytest.raises(errors.EngineError):
+        await agent.sessions.start(an_id(), a_spec())
+    assert agent.sessions.lives
+    assert agent.sessions.starting() == ()
+
+
 async def test_f14_an_undoing_whose_answer_is_lost_gives_everything_back(agent: Agent) -> None:
     unknown = errors.EngineUnavailableError("gone")
     agent.engine.answer_lost_next("start")

@@ -308,7 +308,7 @@ async def test_stop_interrupts_a_restart_that_waits_for_a_slot(host: Host) -> No
         stopped = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert stopped.state == State.EXITED
         assert stopped.restart_count == 0
-        agent.reservations.start_slots.release()
+        agent.reservations.start_slots.release("alice")
         assert (await agent.sessions.start(an_id(), a_spec())).state is State.RUNNING
 
 

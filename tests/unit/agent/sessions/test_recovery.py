@@ -124,7 +124,7 @@ async def test_run_that_a_reboot_ended_is_a_failed_run_with_its_exit_code(host: 
         assert run.exit_code == 255
 
 
-async def test_f45_after_a_reboot_no_more_sessions_start_at_once_than_there_are_slots(
+async def test_f45_after_a_reboot_sessions_of_an_account_start_within_its_share_of_the_slots(
     host: Host,
 ) -> None:
     async with host() as agent:
@@ -134,7 +134,7 @@ async def test_f45_after_a_reboot_no_more_sessions_start_at_once_than_there_are_
     host.clock.reboot()
     host.engine.calls.clear()
     host.engine.hold("start")
-    async with host(start_slots=3) as agent:
+    async with host(start_slots=6) as agent:
         await host.clock.advance(60)
         assert host.engine.count("start") == 3
         host.engine.release("start")

@@ -74,14 +74,14 @@ async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
         assert agent.warm_pools.warnings == ()
 
 
-async def test_standbys_use_half_of_the_start_slots(host: Host) -> None:
-    async with host(start_slots=4) as agent, kept_full(agent):
+async def test_standbys_leave_a_quarter_of_the_start_slots_to_sessions(host: Host) -> None:
+    async with host(start_slots=12) as agent, kept_full(agent):
         host.engine.hold("start")
         await ordered(agent, a_pool(8))
-        assert len(standbys(agent)) == 2
+        assert len(standbys(agent)) == 5
         players = [asyncio.create_task(agent.sessions.start(an_id(), a_spec())) for _ in range(2)]
         await until_idle()
-        assert host.engine.count("start") == 4
+        assert host.engine.count("start") == 6
         host.engine.release("start")
         await asyncio.gather(*players)
         await until_idle()

@@ -89,5 +89,6 @@ _TEXTS = {
     ObstacleKind.TLS_MISSING: "has no certificate for a TLS port",
     ObstacleKind.PORT_OUT_OF_RANGE: "{port.pinned}/{port.protocol} is outside its port range",
     ObstacleKind.PORT_TAKEN: "{port.pinned}/{port.protocol} is taken",
-    ObstacleKind.BUSY: "{free:g} starts are in progress of at most {wanted:g}: the next one waits",
+    ObstacleKind.BUSY: "{free:g} starts are in progress of at most {wanted:g}, {held:g} of this"
+    " account: the next one waits",
 }

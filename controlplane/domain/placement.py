@@ -21,6 +21,7 @@ from typing import NamedTuple
 from controlplane.domain.contract import HostReport
 from controlplane.domain.start_failures import Owner, StartFailure
 from tiltyard.contract import PortRequest, Protocol, Resources
+from tiltyard.runtime.fair_share import exceeds_share
 
 _NOTHING = Resources()
 
@@ -45,10 +46,10 @@ class HostView:
     """A host as placement sees it at one moment.
 
     `in_flight` counts the starts that the host's report does not include yet, `held` is what they
-    hold, and `starting` those of them that the agent has not answered. `used_ports` returns the
-    taken host ports; it is called only if a port is pinned. `report_age`: time since the
-    agent's last report. `in_doubt`: a start there has had no answer since. `failure`: why the host
-    is avoided.
+    hold. `starting` counts the start slots in use, `starting_of_account` those that the account of
+    the start is known to hold. `used_ports` returns the taken host ports; it is called only if a
+    port is pinned. `report_age`: time since the agent's last report. `in_doubt`: a start there has
+    had no answer since. `failure`: why the host is avoided.
     """
 
     agent: str
@@ -56,6 +57,7 @@ class HostView:
     report_age: float
     held: Resources = _NOTHING
     starting: int = 0
+    starting_of_account: int = 0
     in_flight: int = 0
     used_ports: Callable[[], Collection[tuple[Protocol, int]]] = frozenset
     latency: float | None = None
@@ -71,6 +73,11 @@ class Wanted:
     reservation: Resources
     ports: tuple[PortRequest, ...]
     owner: Owner = ("", "")
+
+    @property
+    def account(self) -> str:
+        """The account whose share of the start slots it takes."""
+        return self.owner[0]
 
 
 class ObstacleKind(StrEnum):
@@ -101,7 +108,7 @@ class Obstacle(NamedTuple):
 
     `wanted` exceeds `free`; `held` is what starts in progress hold. Cores are billionths, memory
     is bytes. For an unresponsive host `wanted` and `free` are the seconds allowed and passed, for
-    a busy one its start slots and the starts in progress.
+    a busy one its start slots and the starts in progress, of which the account has `held`.
     """
 
     kind: ObstacleKind
@@ -115,7 +122,8 @@ def obstacles(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstac
     """Yield why a host cannot take a session now; for placement and its explanation."""
     yield from _lasting(view, wanted, max_age)
     if not has_start_slot(view):
-        yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting)
+        held = view.starting_of_account
+        yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting, held)
 
 
 def rank_hosts(
@@ -156,8 +164,8 @@ def fullness(view: HostView) -> float:
 
 
 def has_start_slot(view: HostView) -> bool:
-    """Return whether the host can begin one more start now."""
-    return view.starting < view.host.start_slots
+    """Return whether the host can begin one more start of the account now."""
+    return not exceeds_share(view.starting_of_account, 1, view.starting, view.host.start_slots)
 
 
 def is_usable(view: HostView, max_age: float) -> bool:

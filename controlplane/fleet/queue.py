@@ -18,6 +18,7 @@ from controlplane.fleet.unreported import Place
 from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_queue import FairQueue
+from tiltyard.runtime.fair_share import exceeds_share
 
 RECHECK = 0.5  # Seconds between checks that a host still has room for the waiting starts
 
@@ -92,9 +93,11 @@ class HostQueue:
         if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)]):
             raise _no_room(ask)
         queue = self._queues.setdefault(ask.place, _Queue(ask.place))
-        if len(queue.waiting) >= self._max_waiting:
+        waiting = len(queue.waiting)
+        of_account = queue.waiting.count(ask.account)
+        if exceeds_share(of_account, 1, waiting, self._max_waiting):
             # Each of them has begun or given up by then.
-            why = f"{len(queue.waiting)} starts wait for a slot"
+            why = f"{waiting} starts wait for a slot, {of_account} of them of this account"
             after = math.ceil(seconds)
             raise NoCapacityError(ask.place[0], why, max(1, after), NoCapacityCause.QUEUE_FULL)
         ask.given = asyncio.get_running_loop().create_future()
@@ -152,8 +155,9 @@ class HostQueue:
 
     def _offer(self, host: Host) -> None:
         queue = self._queues.get((host.row.region, host.row.node_pool))
-        while queue is not None and queue.waiting and host.has_start_slot:
-            fitting = self._fleet.fitting(host, queue.wanted)
+        while queue is not None and queue.waiting and host.has_start_slot():
+            able = [wanted for wanted in queue.wanted if host.has_start_slot(wanted.account)]
+            fitting = self._fleet.fitting(host, able)
             ask = queue.pop(host.name, fitting) if fitting else None
             if ask is None:
                 return

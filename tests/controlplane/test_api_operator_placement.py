@@ -103,7 +103,7 @@ async def test_all_obstacles_of_a_host_are_shown(system: Explained) -> None:
         "sessions: 1 wanted, 0 free",
         "cores: 1 wanted, 0 free",
         "MiB of memory: 256 wanted, 0 free",
-        "0 starts are in progress of at most 0: the next one waits",
+        "0 starts are in progress of at most 0, 0 of this account: the next one waits",
     ]
     assert_error(await system.start(ports=PINNED), 420)
 

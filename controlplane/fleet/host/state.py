@@ -1,8 +1,9 @@
 """One host in the control plane's memory: its last reports, and the starts in flight to it.
 
 Choosing a host takes the reservation, the pinned ports and one start slot here, in the same step
-of the event loop. They are released when the host refuses, or when the Watch sequence passes the
-started session: from then on the host's own numbers include it.
+of the event loop. Reservation and ports are released when the host refuses, or when the Watch
+sequence passes the started session: from then on the host's own numbers include it. `StartSlots`
+describes when the slot is released.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -26,8 +27,10 @@ from controlplane.domain.placement import HostView, Wanted
 from controlplane.domain.start_failures import Owner, StartFailures
 from controlplane.fleet.host.latency import HostLatency
 from controlplane.fleet.host.standbys import Standbys
+from controlplane.fleet.host.start_slots import StartSlots
 from controlplane.storage.tables.fleet import AgentRow
 from tiltyard.contract import PortRequest, Protocol, Resources
+from tiltyard.runtime.fair_share import exceeds_share
 
 MAX_IMAGES = 100_000  # Maximum per host; the 40,000 of a test fill the disk of a large host
 MAX_IMAGE_LENGTH = 1024  # Characters of an image name: Docker's longest has a few hundred
@@ -93,6 +96,7 @@ class HostState:
         """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
+        self._start_slots = StartSlots()
         self.claiming: set[str] = set()  # Standbys whose claim a task of this process handles
 
     def notify(self) -> None:
@@ -141,10 +145,13 @@ class HostState:
         """Return the seconds since the last report; infinite if there was none."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
-    @property
-    def has_start_slot(self) -> bool:
-        """True if one more start can begin here now."""
-        return self.report is not None and len(self.starting) < self.report.start_slots
+    def has_start_slot(self, account: str = "") -> bool:
+        """Return whether a start of an account can begin here now; "" holds no slots."""
+        held = self._start_slots.held(account)
+        used = self._start_slots.used
+        return self.report is not None and not exceeds_share(
+            held, 1, used, self.report.start_slots
+        )
 
     def view(self, now: float, owner: Owner = ("", "")) -> HostView | None:
         """Return the host as placement sees it; None before it has reconciled, or if newer."""
@@ -156,7 +163,8 @@ class HostState:
             host=self.report,
             report_age=self.report_age(now),
             held=sum((start.reservation for start in starts), Resources()),
-            starting=len(self.starting),
+            starting=self._start_slots.used,
+            starting_of_account=self._start_slots.held(owner[0]),
             in_flight=len(starts),
             used_ports=cache(self._used_ports),
             latency=self.latency.seconds,
@@ -167,10 +175,12 @@ class HostState:
     def hold(self, internal_id: str, wanted: Wanted) -> None:
         """Hold the reservation, the pinned ports and a start slot for an attempt."""
         self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports)
+        self._start_slots.take(internal_id, wanted.account)
 
     def give_back(self, internal_id: str) -> None:
         """Release what a failed attempt holds. Idempotent."""
         self._in_flight.pop(internal_id, None)
+        self._start_slots.end_call(internal_id)
         self._sessions.pop(internal_id, None)
 
     def answered(self, internal_id: str, answer: Answer) -> HostSession:
@@ -312,8 +322,11 @@ class HostState:
             self._in_flight[internal_id].is_counted = True
         draining = host.drain.draining or self.drain.draining
         self.report = replace(host, draining=draining, images=self._images)
+        unreported = [start for start in host.starting if start not in self._sessions]
+        self._start_slots.note_report(unreported)
 
     def _remember(self, session: HostSession, incarnation: str) -> None:
+        self._start_slots.note_start(session.internal_id)
         seen = self._sessions.get(session.internal_id)
         if seen is None or seen.older_than(session, incarnation):
             is_written = (

@@ -30,7 +30,9 @@ TEXTS = {
     Obstacle(Kind.UDP_PORTS, 2): "UDP ports: 2 wanted, 0 free",
     Obstacle(Kind.PORT_OUT_OF_RANGE, port=PIN): "25000/udp is outside its port range",
     Obstacle(Kind.PORT_TAKEN, port=PIN): "25000/udp is taken",
-    Obstacle(Kind.BUSY, 2, 3): "3 starts are in progress of at most 2: the next one waits",
+    Obstacle(Kind.BUSY, 9, 7, 5): (
+        "7 starts are in progress of at most 9, 5 of this account: the next one waits"
+    ),
 }
 
 

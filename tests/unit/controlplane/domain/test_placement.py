@@ -86,6 +86,7 @@ TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (replace(VIEW, held=Resources(0, 9)), WANTED, (Obstacle(Kind.RAM, 2, 1, 9),)),
     (replace(VIEW, starting=1), WANTED, ()),
     (replace(VIEW, starting=2), WANTED, (Obstacle(Kind.BUSY, 2, 2),)),
+    (replace(VIEW, starting=1, starting_of_account=1), WANTED, (Obstacle(Kind.BUSY, 2, 1, 1),)),
     (VIEW, with_gpus(1), ()),
     (VIEW, with_gpus(2), (Obstacle(Kind.GPU, 2, 1, 0),)),
     (on(reserved=Resources(0, 0, 1)), with_gpus(1), (Obstacle(Kind.GPU, 1, 0, 0),)),

@@ -16,6 +16,7 @@ from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
 from tiltyard.contract import Identity, PortRequest, Protocol, Resources, State
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
+OF_ALICE = replace(WANTED, owner=("alice", "game"))
 SESSION = contract.HostSession(
     internal_id="i",
     identity=Identity("a", "s", "game", "v1", "local", {}),
@@ -42,8 +43,8 @@ def link() -> HostState:
     return made
 
 
-def view(link: HostState) -> HostView:
-    shown = link.view(1.0)
+def view(link: HostState, account: str = "") -> HostView:
+    shown = link.view(1.0, (account, "game"))
     assert shown is not None
     return shown
 
@@ -128,13 +129,61 @@ def test_start_counted_by_the_host_is_not_counted_twice(link: HostState) -> None
     shown = view(link)
     assert shown.held == WANTED.reservation
     assert shown.in_flight == 1
-    assert shown.starting == 2
+    assert shown.starting == 3
     # Its session follows in the next message; the start has no answer yet.
     link.apply(WatchMessage("life", 10, replace(host, starting=frozenset())), 1.0)
     assert view(link).held == WANTED.reservation
     link.give_back("i")
     link.give_back("other")
     assert view(link).held == Resources()
+
+
+def starting(*attempts: str) -> WatchMessage:
+    return WatchMessage("life", 9, replace(HOST, start_slots=4, starting=frozenset(attempts)))
+
+
+def test_attempt_without_an_answer_keeps_its_slot_while_its_host_starts_it(
+    link: HostState,
+) -> None:
+    link.hold("i", OF_ALICE)
+    link.apply(starting("i"), 1.0)
+    link.give_back("i")
+    assert view(link).held == Resources()
+    assert view(link, "alice").starting_of_account == 1
+    link.apply(starting(), 2.0)
+    assert view(link).starting == 0
+    assert view(link, "alice").starting_of_account == 0
+
+
+def test_attempt_without_an_answer_keeps_its_slot_until_its_session_is_reported(
+    link: HostState,
+) -> None:
+    link.hold("i", OF_ALICE)
+    link.apply(starting("i"), 1.0)
+    link.give_back("i")
+    link.apply(WatchMessage("life", 10, SessionsReported((SESSION,))), 2.0)
+    assert view(link).starting == 0
+    link.apply(starting("i"), 3.0)  # sent before the host knew that it had started
+    assert view(link).starting == 0
+
+
+def test_start_that_another_process_placed_takes_a_slot(link: HostState) -> None:
+    link.apply(starting("other", "standby"), 1.0)
+    assert view(link).starting == 2
+    link.hold("i", OF_ALICE)
+    assert not link.has_start_slot("alice")
+    assert link.has_start_slot("bob")
+    link.apply(starting("other", "standby", "a third"), 2.0)
+    assert not link.has_start_slot("bob")
+
+
+def test_one_account_holds_at_most_half_of_the_start_slots_of_a_host(link: HostState) -> None:
+    link.apply(starting(), 1.0)
+    link.hold("i", OF_ALICE)
+    assert link.has_start_slot("alice")
+    link.hold("j", OF_ALICE)
+    assert not link.has_start_slot("alice")
+    assert link.has_start_slot("bob")
 
 
 def test_answer_overtaken_by_the_watch_releases_at_once(link: HostState) -> None:

@@ -214,7 +214,7 @@ def test_filters_are_as_a_plain_model_has_them(
                 " WHERE id=:id",
                 more | {"id": str(number)},
             )
-        found = [session_of(row).id for row in db.execute(*list_query(wanted))]
+        found = [session_of(row[1:]).id for row in db.execute(*list_query(wanted))]
     finally:
         db.execute("ROLLBACK TO example")
         db.execute("RELEASE example")
@@ -363,6 +363,15 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
     order = "SELECT id FROM session WHERE account='alice' ORDER BY number"
     rows = await store.run(lambda db: db.execute(order).fetchall())
     assert [session.id for session in found] == [session_id for (session_id,) in rows]
+
+
+async def test_portion_of_long_labels_is_short(store: Store) -> None:
+    labels = {"k": "x" * 60_000}
+    for number in range(12):
+        await store.run(reserve, new_session(str(number), labels=labels))
+    portions = [portion async for portion in find(store, SessionFilter("alice"))]
+    assert [len(portion) for portion in portions] == [5, 5, 2]
+    assert [one.id for portion in portions for one in portion] == [str(n) for n in range(12)]
 
 
 # ---- over HTTP

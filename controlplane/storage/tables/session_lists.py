@@ -8,6 +8,9 @@ from controlplane.storage.engine.store import Database, Store
 from controlplane.storage.tables.sessions import COLUMNS, Session, session_of
 
 PORTION = 5000  # Rows per query, between those of other accounts: about 10 ms
+PORTION_BYTES = 256 * 1024
+"""Labels and variables that end a portion early, since a list with a slow reader holds one."""
+
 _LARGEST = 2**63 - 1  # Of the database's integers; a caller's bound may be larger
 
 _WITH_LABEL = "live_label WHERE account = :account AND name = :name{0} AND value = :value{0}"
@@ -68,8 +71,15 @@ def _portion(
 ) -> tuple[list[Session], int | None, int]:
     """Read the matches in the next PORTION rows, the last row's number and their count."""
     upto, looked_at = db.execute(*portion_query(wanted, after)).fetchone()
-    rows = db.execute(*list_query(wanted, after, upto)) if looked_at else ()
-    return [session_of(row) for row in rows], upto, looked_at
+    found: list[Session] = []
+    size = 0
+    for number, *columns in db.execute(*list_query(wanted, after, upto)) if looked_at else ():
+        session = session_of(columns)
+        found.append(session)
+        size += len(session.labels) + len(session.injected_env)
+        if size >= PORTION_BYTES:
+            return found, number, PORTION
+    return found, upto, looked_at
 
 
 def find_page(db: Database, wanted: PageFilter) -> tuple[list[Session], int | None]:
@@ -102,7 +112,7 @@ def list_query(wanted: SessionFilter, after: int | None = None, upto: int | None
         labelled = f"number IN (SELECT number FROM {rows})"  # noqa: S608
         rows = f"session WHERE ended_ms IS NULL AND {labelled}"
     conditions = [rows, *_conditions(wanted)]
-    sql = f"SELECT {COLUMNS} FROM {' AND '.join(conditions)} ORDER BY number"  # noqa: S608
+    sql = f"SELECT number, {COLUMNS} FROM {' AND '.join(conditions)} ORDER BY number"  # noqa: S608
     return sql, _values(wanted) | {"after": after, "upto": upto}
 
 

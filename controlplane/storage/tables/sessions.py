@@ -1,6 +1,7 @@
 """Sessions in the database, as callers request them. `reports.py` has agents' reports."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -266,7 +267,7 @@ def _row(new: NewSession) -> dict[str, Any]:
     }
 
 
-def session_of(row: tuple[Any, ...]) -> Session:
+def session_of(row: Sequence[Any]) -> Session:
     """Convert a row of `COLUMNS`, which are in the order of the fields."""
     values = list(row)
     values[4] = State(row[4])

@@ -32,9 +32,10 @@ from controlplane.api.resources import (
     tokens,
     warm_pools,
 )
-from controlplane.domain.errors import ForbiddenError
+from controlplane.domain.errors import BodiesBusyError, ForbiddenError
 from controlplane.domain.tokens import Scope, grants
 from controlplane.http.application import Application, AtOnce, Brief
+from controlplane.http.byte_room import UNCOUNTED, ByteRoom, bind_body
 from controlplane.http.errors import Handler
 from controlplane.http.messages import Request
 from controlplane.http.request_slots import RequestSlot
@@ -145,34 +146,60 @@ def _guarded(route: Route, services: Services) -> Handler:
     operation = route.handler
     authenticate = services.accounts.authenticate
     slots = services.request_slots
+    bodies = services.bodies
 
     async def admit(request: Request, scope: Scope) -> RequestSlot:
         caller = await authenticate(_bearer(request.headers), request.remote or "")
         request[CALLER] = caller
+        request.account = caller.account
         if caller.account:
             bind(account=caller.account)
+        _hold_body(request, bodies, request.content.total_bytes)
         slot = await slots.take(caller.account)
         if not grants(caller.scopes, scope):
             slot.release()
             raise ForbiddenError(scope)
         return slot
 
-    async def handle(request: Request) -> web.StreamResponse:
-        if scope is None:
-            return await operation.run(request)
+    async def serve(request: Request, scope: Scope) -> web.StreamResponse:
         slot = await admit(request, scope)
         try:
             if not request.content.is_eof():
                 # A body may be slow: free the slot, and check the token again afterwards.
                 slot.release()
                 if operation.body is not None:
-                    await receive_body(request, operation.body.max_bytes)
+                    hold = functools.partial(_hold_body, request, bodies)
+                    await receive_body(request, operation.body.max_bytes, hold)
                 slot = await admit(request, scope)
             return await operation.run(request)
         finally:
             slot.release()
 
+    async def handle(request: Request) -> web.StreamResponse:
+        if scope is None:
+            return await operation.run(request)
+        try:
+            return await serve(request, scope)
+        finally:
+            if request.body_bytes is not None:
+                request.body_bytes.release()
+
     return handle
+
+
+def _hold_body(request: Request, bodies: ByteRoom, size: int) -> None:
+    """Count the bytes of a request's body for its account.
+
+    Raises:
+        BodiesBusyError: The bodies of the account would take more than its share.
+    """
+    if size <= UNCOUNTED:
+        return
+    if request.body_bytes is None:
+        request.body_bytes = bodies.hold(request.account)
+        bind_body(request.body_bytes)
+    if not request.body_bytes.grow(size):
+        raise BodiesBusyError(retry_after=1)
 
 
 def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
@@ -185,6 +212,8 @@ def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
         if caller is None or not grants(caller.scopes, scope):
             brief.finish(None)
             return
+
+        brief.account = caller.account
 
         def admitted(slot: RequestSlot | None) -> None:
             brief.slot = slot

@@ -196,6 +196,7 @@ class ControlPlane:
                 reach=reach,
             ),
             request_slots=request_slots or RequestSlots(clock),
+            bodies=self._listeners.bodies,
         )
         self._exposition = metrics_listener.Exposition(
             metrics, LiveCollector(self.fleet, queue, self._standby_pools, streams, self.issuer)

@@ -261,6 +261,12 @@ class AccountBusyError(TooManyRequestsError):
     template = "too many requests of this account are in progress"
 
 
+class BodiesBusyError(TooManyRequestsError):
+    """The bodies of an account's requests take up its share of the memory."""
+
+    template = "too many bytes in the request bodies of this account"
+
+
 class NotReadyError(TiltyardError):
     """Not all agents have reported to the control plane yet."""
 

@@ -26,6 +26,7 @@ class Brief:
     _metrics: HttpMetrics
     _route: str
     _answer: "AtOnce"
+    account: str | None = None  # As a request's
     body: bytes = b""
     slot: RequestSlot | None = None  # Released at the end
     waiting: asyncio.Future[None] | None = (

@@ -21,6 +21,7 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
 from controlplane.http.application import Application, Brief
+from controlplane.http.byte_room import ByteRoom, HeldBytes
 from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, level_of
 from controlplane.http.gate import Gate, listen
 from controlplane.http.messages import Reply, Request, encoded_head, identifier
@@ -28,7 +29,12 @@ from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
 
-MAX_HEADERS = 64  # At 8 KiB per field a connection holds at most 0.5 MiB before its first request
+MAX_HEADERS = 64
+MAX_HEAD = 32 * 1024  # Bytes of a request line with all headers
+MAX_AHEAD = 32 * 1024  # Bytes in the bodies of requests that were sent before an answer
+READ_AHEAD = 8 * 1024  # Reading pauses when twice as many bytes of a body wait for their handler
+SOURCE = 256 * 1024
+"""Bytes that the source of a response has read ahead: a chunk of a stream, a portion of a list."""
 HEAD_KEPT = 4096  # Bytes of an incomplete request head kept to name the path in a refusal
 
 SMALL = 4096  # Bytes of a body that may be parsed twice, without a task and with one
@@ -67,19 +73,25 @@ class Limits:
 class Connection(web.RequestHandler):
     """An aiohttp connection with deadlines and documented error responses."""
 
-    def __init__(self, server: web.Server, limits: Limits, brief: _Briefs) -> None:
+    def __init__(
+        self, server: web.Server, limits: Limits, brief: _Briefs, responses: ByteRoom
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # as web.AppRunner does
             keepalive_timeout=limits.idle,
             max_headers=MAX_HEADERS,
+            read_bufsize=READ_AHEAD,
             auto_decompress=False,  # bodies with a Content-Encoding are refused unread
         )
         self._limits = limits
         self._brief = brief
         self._idle: asyncio.Future[None] | None = None  # The task's wait, while it is kept waiting
         self._pending: Brief | None = None  # What is answered without the task now
+        self._request: Request | None = None  # What the task answers now
+        self._responses = responses
+        self._unsent: HeldBytes | None = None
         self.arrived = b""  # What was read of a body before the task
         self._wire: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
@@ -87,6 +99,8 @@ class Connection(web.RequestHandler):
         self._busy = False
         self._broken = False
         self._body: StreamReader | None = None
+        self._last_body: StreamReader | None = None  # Of the last request that was read
+        self._head_size = 0  # Bytes since that body
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,8 +116,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Cancel the deadlines, and the wait for a slot."""
         self._disarm()
-        if self._stalled is not None:
-            self._stalled.cancel()
+        self._stop_watching()
         if self._pending is not None and self._pending.waiting is not None:
             self._pending.waiting.cancel()
         super().connection_lost(exc)
@@ -117,10 +130,19 @@ class Connection(web.RequestHandler):
             return
         if data and not self._busy:
             self._head = (self._head + data)[:HEAD_KEPT]
+        if self._last_body is None or self._last_body.is_eof():
+            self._head_size += len(data)
+        parsed = self._request_count
         waiter = self._waiter
         self._waiter = None  # not woken for what is answered here
         super().data_received(data)
         self._waiter = waiter
+        if self._request_count != parsed:
+            self._last_body = self._messages[-1][1]
+            self._head_size = 0
+            self._limit_ahead()
+        elif self._head_size > MAX_HEAD:
+            self._wire.abort()
         if not self._messages:
             if data and not self._busy and self._deadline is None:
                 self._await_head()
@@ -129,6 +151,11 @@ class Connection(web.RequestHandler):
             self._break_body("the body is malformed")
         if waiter is not None and self._messages and not waiter.done() and not self._begun():
             waiter.set_result(None)
+
+    def _limit_ahead(self) -> None:
+        """Serve no further request if the bodies of those that wait are too long."""
+        if self._busy and sum(body.total_bytes for _, body in self._messages) > MAX_AHEAD:
+            self.close()
 
     def _begun(self) -> bool:
         """Begin to answer a request without its task, if it is alone, complete and small."""
@@ -153,7 +180,6 @@ class Connection(web.RequestHandler):
     def _finish(self, content: bytes | None) -> bool:
         """Send the content of a 200, or wake the task; return False if the client is gone."""
         waiter = self._idle
-        self._pending = None
         self._waiter = waiter
         is_open = self.transport is not None and not self._wire.is_closing()
         if content is not None:
@@ -165,6 +191,7 @@ class Connection(web.RequestHandler):
                 self._wire.write(encoded_head(identifier(), len(content)) + content)
                 self._parser.message_consumed()
                 self._expect_another()
+        self._pending = None
         if waiter is None or waiter.done():
             return is_open and content is not None
         if content is not None and (self._close or self._force_close):
@@ -183,9 +210,10 @@ class Connection(web.RequestHandler):
             end = self._process_keepalive
             self._keepalive_handle = self._loop.call_at(at, end)
 
-    def begin(self, body: StreamReader) -> None:
+    def begin(self, request: Request, body: StreamReader) -> None:
         """Note the end of a request's headers, and start the body deadline."""
         self._busy = True
+        self._request = request
         self._body = body
         self._disarm()
         if not body.is_eof():
@@ -203,6 +231,7 @@ class Connection(web.RequestHandler):
             return sent
         finally:
             self._busy = False
+            self._request = None
             self._body = None
             self._head = b""
             self._disarm()
@@ -227,15 +256,27 @@ class Connection(web.RequestHandler):
         return _refuse(request, 500, "the server's log has the cause", request.raw_path)
 
     def pause_writing(self) -> None:
-        """Start watching a slow reader."""
+        """Start watching a slow reader; disconnect it if its account has too many of them."""
         super().pause_writing()
-        self._watch_reader(self._wire.get_write_buffer_size() + 1)
+        unsent = self._wire.get_write_buffer_size()
+        answered = self._pending or self._request
+        self._unsent = self._responses.hold(None if answered is None else answered.account)
+        if self._unsent.grow(unsent + SOURCE):
+            self._watch_reader(unsent + 1)
+        else:
+            self._loop.call_soon(self._wire.abort)
 
     def resume_writing(self) -> None:
         """Stop watching."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def _stop_watching(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
-        super().resume_writing()
+        if self._unsent is not None:
+            self._unsent.release()
+            self._unsent = None
 
     def _watch_reader(self, before: int) -> None:
         unread = self._wire.get_write_buffer_size()
@@ -268,8 +309,9 @@ class Connection(web.RequestHandler):
 class Edge:
     """Listens, and checks requests before the application: version, expectation, caps."""
 
-    def __init__(self, gate: Gate, limits: Limits) -> None:
+    def __init__(self, gate: Gate, limits: Limits, responses: ByteRoom) -> None:
         self._limits = limits
+        self._responses = responses
         self._gate = gate
         self._servers: list[asyncio.Server] = []
         self._app: Application
@@ -289,7 +331,7 @@ class Edge:
         for listener in await listen(*address, self._gate):
             self._servers.append(
                 await loop.create_server(
-                    lambda: Connection(server, self._limits, self._brief),
+                    lambda: Connection(server, self._limits, self._brief, self._responses),
                     sock=listener,
                     ssl=tls,
                     ssl_handshake_timeout=self._limits.header if tls else None,
@@ -313,7 +355,6 @@ class Edge:
         task: asyncio.Task[None],
     ) -> Request:
         """Create the request of complete headers; `remote` is the caller, not the proxy."""
-        protocol.begin(payload)
         forwarded = message.headers.getall("X-Forwarded-For", []) if message.headers else []
         peer = str((protocol.peername or ("",))[0])
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
@@ -321,6 +362,7 @@ class Edge:
         request = Request(message, payload, protocol, writer, task, loop, remote=caller)
         request.identifier = identifier()
         request.is_forwarded = caller != peer
+        protocol.begin(request, payload)
         request.arrived = protocol.arrived
         protocol.arrived = b""
         return request

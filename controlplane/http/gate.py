@@ -19,6 +19,10 @@ log = get_logger(__name__)
 UNSENT = 128 * 1024
 """Unsent bytes in the kernel; its default of 4 MiB would hide the progress of a slow reader."""
 
+READ = 16 * 1024
+"""Bytes of one read; asyncio's 256 KiB would be a connection's share of memory before its token is
+checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -114,10 +118,16 @@ class Gate:
 
 
 class _Accepted(socket.socket):
-    """A connection's socket, counted until it is closed."""
+    """A connection's socket, counted until it is closed; reads a little at a time."""
 
     gate: Gate
     peer: str
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        return super().recv(min(bufsize, READ), flags)
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        return super().recv_into(buffer, min(nbytes or len(buffer), READ), flags)
 
     def close(self) -> None:
         if self.fileno() != -1:

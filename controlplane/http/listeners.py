@@ -6,6 +6,7 @@ import ssl
 from aiohttp import web
 
 from controlplane.http.application import Application
+from controlplane.http.byte_room import BODIES_BYTES, RESPONSES_BYTES, ByteRoom
 from controlplane.http.edge import Edge, Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.metrics.http import HttpMetrics
@@ -20,7 +21,14 @@ class Listeners:
     def __init__(self, limits: Limits, metrics: HttpMetrics) -> None:
         self._limits = limits
         self._metrics = metrics
+        self.bodies = self._room("request", BODIES_BYTES)
+        self._responses = self._room("response", RESPONSES_BYTES)
         self._opened: list[tuple[Edge, web.AppRunner]] = []
+
+    def _room(self, kind: str, total: int) -> ByteRoom:
+        room = ByteRoom(total, self._metrics.held_refusals.labels(kind))
+        self._metrics.held_bytes.labels(kind).set_function(lambda: room.taken)
+        return room
 
     async def open(
         self,
@@ -42,7 +50,7 @@ class Listeners:
         # A disconnect cancels the handler, so that followed streams end. Work that must continue,
         # such as a start, has its own task.
         runner = web.AppRunner(app.web, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
-        edge = Edge(gate, self._limits)
+        edge = Edge(gate, self._limits, self._responses)
         self._opened.append((edge, runner))
         await runner.setup()
         assert runner.server is not None, "set up"

@@ -10,6 +10,8 @@ from aiohttp import HttpVersion10, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 
+from controlplane.http.byte_room import HeldBytes
+
 JSON = "application/json"
 NO_CONTENT = 204
 _TYPE = f"{JSON}; charset=utf-8"
@@ -22,14 +24,18 @@ class Request(web.Request):
 
     ATTRS = web.Request.ATTRS | {
         "app",
+        "account",
         "arrived",
+        "body_bytes",
         "identifier",
         "is_forwarded",
         "match_info",
         "route",
     }
     app = cast("web.Application", None)  # Set by the application that answers
+    account: str | None = None  # "" for an operator, None until the token is checked
     arrived = b""  # What was read of its body before it got a task
+    body_bytes: HeldBytes | None = None  # Counted until the request is done
     identifier = ""  # A UUID, in the response and in every log line about the request
     is_forwarded = False  # Whether `remote` is another address than the connection's
     match_info: Mapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
@@ -69,6 +75,7 @@ class Reply(web.StreamResponse):
         assert isinstance(request, Request)
         headers = self.headers
         content = self.content
+        self.content = b""  # the connection holds what its reader has not taken
         writer = request.writer
         self._keeps_alive = request.keep_alive and not self.is_last
         if not self._keeps_alive:

@@ -37,6 +37,16 @@ class HttpMetrics:
         )
         self.log_bytes = passed.labels("log")
         self.artifact_bytes = passed.labels("artifact")
+        self.held_bytes = make.gauge(
+            "http_held_bytes",
+            "Bytes of request bodies in memory, and of responses that wait for their readers.",
+            "kind",
+        )
+        self.held_refusals = make.counter(
+            "http_held_refusals_total",
+            "Requests refused and connections closed beyond an account's share of these bytes.",
+            "kind",
+        )
         self.connections = make.gauge("http_connections", "Open connections.", "listener")
         self.turned_away = make.counter(
             "http_connections_refused_total",

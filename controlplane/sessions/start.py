@@ -44,6 +44,7 @@ from controlplane.domain.start_timing import Phase, StartKind, StartTiming
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.queue import Ask, HostQueue
+from controlplane.http.byte_room import kept_body
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.attempt import Attempts, Confirmed, NothingStarted, Outcome, Unknown
 from controlplane.sessions.claim import Claims, HeldStandby, claim_of
@@ -152,14 +153,15 @@ class Starts:
         await self._freeing.close()
 
     async def _whole(self, caller: Caller, start: Start) -> HostSession:
-        try:
-            with self._metrics.refusals(), start.timing.phase(Phase.PREPARE):
-                plan = await self._prepare(caller, start)
-            with self._metrics.counted(start.timing):
-                return await self._run(start, plan)
-        finally:
-            if not start.has_row:
-                self.under_way.end(start)
+        with kept_body():
+            try:
+                with self._metrics.refusals(), start.timing.phase(Phase.PREPARE):
+                    plan = await self._prepare(caller, start)
+                with self._metrics.counted(start.timing):
+                    return await self._run(start, plan)
+            finally:
+                if not start.has_row:
+                    self.under_way.end(start)
 
     async def _prepare(self, caller: Caller, start: Start) -> Plan:
         request = start.request

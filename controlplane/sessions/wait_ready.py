@@ -19,6 +19,7 @@ from controlplane.domain.errors import (
 )
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
+from controlplane.http.byte_room import kept_body
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
@@ -96,7 +97,9 @@ class ReadyStarts:
         await self._tasks.wait()
 
     async def _start(self, caller: Caller, request: StartRequest, deadline: float) -> HostSession:
-        session = await self._starts.start(caller, request)
+        with kept_body():
+            session = await self._starts.start(caller, request)
+        del request  # a wait is longer than a start
         began = self._clock.monotonic()
         why_not = await self._wait(caller, session, deadline)
         result = "not_ready" if why_not else "ready"

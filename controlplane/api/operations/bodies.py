@@ -1,5 +1,6 @@
 """Strict parsing of request bodies; reports all violations at once."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from aiohttp import web
@@ -33,8 +34,10 @@ class Body(BaseModel):
 
 
 async def read_body(request: web.Request, model: type[_Body]) -> _Body:
-    """Read a body and validate it as `parse_body` does."""
-    return parse_body(await receive_body(request, model.max_bytes), model)
+    """Read a body and validate it as `parse_body` does; it is not kept."""
+    body = await receive_body(request, model.max_bytes)
+    request.pop(_RECEIVED, None)
+    return parse_body(body, model)
 
 
 def parse_body(body: bytes, model: type[_Body]) -> _Body:
@@ -47,8 +50,12 @@ def parse_body(body: bytes, model: type[_Body]) -> _Body:
         raise _invalid(str(error)) from None
 
 
-async def receive_body(request: web.Request, max_bytes: int) -> bytes:
+async def receive_body(
+    request: web.Request, max_bytes: int, hold: Callable[[int], None] = lambda _: None
+) -> bytes:
     """Read a body once; check its headers first.
+
+    `hold` is called with the bytes that are about to be in memory, and may raise an error.
 
     Raises:
         BodyTooLargeError: It is larger than `max_bytes`.
@@ -60,8 +67,10 @@ async def receive_body(request: web.Request, max_bytes: int) -> bytes:
         raise BodyTooLargeError(max_bytes)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
+    hold(request.content_length or 0)
     body = bytearray(request.arrived) if isinstance(request, Request) else bytearray()
     while len(body) <= max_bytes and (chunk := await request.content.readany()):
+        hold(len(body) + len(chunk))
         body += chunk
     if len(body) > max_bytes:
         raise BodyTooLargeError(max_bytes)

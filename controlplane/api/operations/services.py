@@ -12,6 +12,7 @@ from controlplane.catalog.accounts import Accounts
 from controlplane.catalog.delegation import Delegation
 from controlplane.catalog.open_streams import OpenStreams
 from controlplane.fleet.fleet import Fleet
+from controlplane.http.byte_room import ByteRoom
 from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.accounts import AccountAdmin
@@ -52,6 +53,7 @@ class Services:
     enrolment: Enrolment
     rotation: Rotation
     request_slots: RequestSlots
+    bodies: ByteRoom
 
 
 SERVICES = web.AppKey("services", Services)

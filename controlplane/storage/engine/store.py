@@ -27,6 +27,7 @@ import sqlite_utils
 from prometheus_client import Histogram
 
 from controlplane.domain.errors import NewerStoreError, StoreError, TiltyardError
+from controlplane.http.byte_room import HeldBytes, bound_body
 from controlplane.metrics.store import StoreMetrics
 from controlplane.storage.engine.changes import SessionKey, note_changes
 from controlplane.storage.engine.migrations import migrate
@@ -75,6 +76,7 @@ class _Job:
     future: "asyncio.Future[Any]"
     transaction: Callable[..., Any]  # What `function` calls with its arguments
     then: _Then  # Gets the outcome of a success
+    body: HeldBytes | None = None  # Of the request that sent it, which may end before
     sent: float = field(default_factory=perf_counter)
     outcome: Any = None
     failure: BaseException | None = None
@@ -88,6 +90,8 @@ class _Job:
             raise
 
     def resolve(self) -> None:
+        if self.body is not None:
+            self.body.release()
         future = self.future
         failure = self.failure
         if failure is None and self.then is not None:
@@ -153,7 +157,10 @@ class _Thread:
         if self._thread is None:
             raise StoreError("the database is not open")
         future: asyncio.Future[_T] = self._loop.create_future()
-        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction, then)
+        body = bound_body()
+        if body is not None:
+            body.keep()
+        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction, then, body)
         self._sent.put((_account.get(), job))
         return future
 

@@ -1,0 +1,108 @@
+"""Bytes that the API holds in memory for callers, of which each account has a share.
+
+One room counts request bodies, from their first bytes until the work on them has ended, another
+responses that wait for their readers. Connections are limited by number, but each may hold a
+mebibyte.
+"""
+
+import collections
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from prometheus_client import Counter
+
+from tiltyard.runtime.fair_share import exceeds_share
+
+BODIES_BYTES = 64 * 1024 * 1024  # Of bodies in all; an account alone may hold half
+RESPONSES_BYTES = 128 * 1024 * 1024  # Of responses that wait for their readers in all
+UNCOUNTED = 4096  # Bytes of a body that are not counted: the number of requests bounds these
+
+
+class HeldBytes:
+    """Bytes that one account holds, until everyone who keeps them has released them."""
+
+    __slots__ = ("_account", "_keepers", "_room", "_size")
+
+    def __init__(self, room: "ByteRoom", account: str | None) -> None:
+        self._room = room
+        self._account = account
+        self._size = 0
+        self._keepers = 1
+
+    def grow(self, size: int) -> bool:
+        """Hold at least `size` bytes; False, unchanged, if that exceeds the account's share."""
+        if size > self._size:
+            if not self._room.take(self._account, size - self._size):
+                return False
+            self._size = size
+        return True
+
+    def keep(self) -> None:
+        """Require one more `release`."""
+        self._keepers += 1
+
+    def release(self) -> None:
+        """Give the bytes back, unless others still keep them."""
+        self._keepers -= 1
+        if not self._keepers:
+            self._room.give(self._account, self._size)
+            self._size = 0
+
+
+class ByteRoom:
+    """A number of bytes that is shared fairly; None is the account of callers without a token."""
+
+    def __init__(self, total: int, refused: Counter | None = None) -> None:
+        self._total = total
+        self._refused = refused
+        self._by_account = collections.Counter[str | None]()
+        self.taken = 0
+
+    def hold(self, account: str | None) -> HeldBytes:
+        """Begin to hold bytes of an account: none yet."""
+        return HeldBytes(self, account)
+
+    def take(self, account: str | None, size: int) -> bool:
+        """Count bytes of an account; False if that exceeds its share."""
+        if exceeds_share(self._by_account[account], size, self.taken, self._total):
+            if self._refused is not None:
+                self._refused.inc()
+            return False
+        self._by_account[account] += size
+        self.taken += size
+        return True
+
+    def give(self, account: str | None, size: int) -> None:
+        """Undo a `take`."""
+        self.taken -= size
+        self._by_account[account] -= size
+        if not self._by_account[account]:
+            del self._by_account[account]
+
+
+_body: ContextVar[HeldBytes | None] = ContextVar("body", default=None)
+
+
+def bind_body(body: HeldBytes | None) -> None:
+    """Let this task and its child tasks find the body of their request."""
+    _body.set(body)
+
+
+def bound_body() -> HeldBytes | None:
+    """Return the body of this task's request, None if it is not counted."""
+    return _body.get()
+
+
+@contextmanager
+def kept_body() -> Iterator[None]:
+    """Count the body of this task's request within, even if the request ends before."""
+    body = _body.get()
+    if body is None:
+        yield
+        return
+    body.keep()
+    try:
+        yield
+    finally:
+        body.release()

@@ -52,6 +52,7 @@ from tiltyard.contract import (
     ErrorReason,
     Identity,
     PullProgress,
+    Resources,
     SessionSpec,
 )
 from tiltyard.runtime.logging.events import bound
@@ -87,8 +88,8 @@ OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # else a new channel may get a closed one's connection
 )
 
-MakeTicket = Callable[[str, Identity], str]
-"""Makes the ticket of a session from its internal id and identity."""
+MakeTicket = Callable[[str, Identity, Resources], str]
+"""Makes the ticket of a session from its internal id, identity and reservation."""
 
 _T = TypeVar("_T")
 _DISCONNECTED = "the control plane has disconnected from the agent"
@@ -170,13 +171,14 @@ class AgentClient:
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
-        spec = replace(spec, identity=self._with_ticket(internal_id, spec.identity))
+        identity = self._with_ticket(internal_id, spec.identity, spec.reservation)
+        spec = replace(spec, identity=identity)
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
         return await self._call("StartSession", request, timeout, partial(_answered, internal_id))
 
     async def claim_session(self, claim: Claim, timeout: float) -> Answer:
         """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`."""
-        identity = self._with_ticket(claim.internal_id, claim.identity)
+        identity = self._with_ticket(claim.internal_id, claim.identity, claim.reservation)
         request = claim_out(replace(claim, identity=identity))
         with self._calling("ClaimSession"):
             session, incarnation = await self._claims.claim(request, timeout)
@@ -311,10 +313,12 @@ class AgentClient:
         name = f"end of the last channel to {self._address}"
         self._closing.start(channel.close(), name)
 
-    def _with_ticket(self, internal_id: str, identity: Identity) -> Identity:
+    def _with_ticket(
+        self, internal_id: str, identity: Identity, reservation: Resources
+    ) -> Identity:
         if self._make_ticket is None:
             return identity
-        return replace(identity, ticket=self._make_ticket(internal_id, identity))
+        return replace(identity, ticket=self._make_ticket(internal_id, identity, reservation))
 
     def _dial(self, credentials: Credentials | None) -> None:
         self._credentials = credentials

@@ -47,7 +47,7 @@ from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import enrolment, sessions
+from controlplane.storage.tables import enrolment, lost_times, sessions
 from controlplane.storage.tables.fleet import declare
 from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime import loop_lag
@@ -86,7 +86,7 @@ class ControlPlane:
         self.store = store = Store(config.database, metrics.store)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self.clock)
         keep_ended = config.ended_retention_days * DAY
-        reports = Reports(store, is_ours=self._ticket_key.is_ours, keep_ended=keep_ended)
+        reports = Reports(store, read_ticket=self._ticket_key.read, keep_ended=keep_ended)
         self._logins = Logins(store, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
             self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
@@ -251,6 +251,7 @@ class ControlPlane:
 
     async def _open_store(self) -> None:
         await self.store.open()
+        await self.store.run(lost_times.begin)
         sealed = await self._logins.start(self._config.registries)
         await self.store.run(declare, self._config, sealed)
         await self.store.run(sessions.drop_unattempted)

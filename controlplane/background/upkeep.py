@@ -1,9 +1,12 @@
-"""Hourly removal of old rows: sessions, tokens, audit lines, partly removed accounts."""
+"""Hourly removal of old rows: sessions, tokens, audit lines, partly removed accounts.
+
+The first round also ends the time whose sessions the database has lost.
+"""
 
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import accounts, audit, session_rows, tokens
+from controlplane.storage.tables import accounts, audit, lost_times, session_rows, tokens
 from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.logging.events import get_logger
 
@@ -22,7 +25,7 @@ class Upkeep:
     def __init__(self, store: Store, config: Config, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        ended = config.ended_retention_days * DAY
+        self._keep_ended = ended = config.ended_retention_days * DAY
         self._kinds = {
             "unanswered starts": (session_rows.remove_stopped, ended),
             "ended sessions": (session_rows.remove_ended, ended),
@@ -39,8 +42,15 @@ class Upkeep:
         while not is_trusted(self._clock):
             await self._clock.sleep(1.0)
         while True:
+            await self._end_lost_times()
             await self.forget()
             await self._clock.sleep(INTERVAL)
+
+    async def _end_lost_times(self) -> None:
+        try:
+            await self._store.run(lost_times.end, self._clock.time(), self._keep_ended)
+        except StoreError as error:
+            log.warning("cannot end the adoption of sessions yet", error=str(error))
 
     async def forget(self) -> None:
         """Remove old rows in portions, so that other transactions run in between."""

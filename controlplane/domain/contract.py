@@ -102,15 +102,26 @@ class StandbyOrder:
 class Claim:
     """A claim of a standby for a session.
 
-    `ttl` in seconds from the claim; `request` is the caller's as JSON, for the game. `again`: a
-    retry of a claim that is already in the database.
+    `ttl` in seconds from the claim; `request` is the caller's as JSON, for the game.
+    `reservation` is that of the session's row. `again`: a retry of a claim that is already in
+    the database.
     """
 
     internal_id: str
     identity: Identity
     ttl: int | None
     request: str
+    reservation: Resources
     again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a ticket says of its session: when it was ordered, and its reservation."""
+
+    issued_ms: int
+    nano_cpus: int
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Tickets: a host's proof that this control plane ordered a session on it.
 
-A ticket is its time of issue and an HMAC over that time, the session's ids and the agent's name.
-Hosts report it, so the control plane can re-adopt sessions that its database has lost. A
-compromised host cannot forge one for other sessions, other hosts or a later start.
+A ticket is its time of issue, the session's reservation, and an HMAC over both, the session's
+internal id and identity, and the agent's name. Hosts report it, so the control plane can re-adopt
+sessions that its database has lost, as they were placed. A compromised host cannot forge one for
+other sessions, other hosts, another reservation or a later start.
 """
 
 import asyncio
@@ -12,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.contract import HostSession, Placed
 from controlplane.domain.errors import StoreError
 from controlplane.state_dir.private_files import read_or_create
-from tiltyard.contract import Identity
+from tiltyard.contract import Identity, Resources
 from tiltyard.runtime.clock import Clock, from_ms, to_ms
 
 KEY_BYTES = 32
@@ -24,7 +25,8 @@ MAX_AHEAD = 24 * 3600.0
 """Tolerated clock skew of a host. Shorter than the retention of ended sessions, so a ticket has
 expired before its session id can be reused."""
 
-_TIME_BYTES = 8
+_NUMBER_BYTES = 8
+_HEAD_BYTES = 3 * _NUMBER_BYTES
 
 _PURPOSE = "tiltyard session 1"
 """Domain separation: other uses of the key cannot produce the same HMAC."""
@@ -47,15 +49,16 @@ class TicketKey:
         with ThreadPoolExecutor(1, "ticket key") as pool:
             self._key = await asyncio.get_running_loop().run_in_executor(pool, self._open)
 
-    def ticket(self, agent: str, internal_id: str, identity: Identity) -> str:
+    def ticket(
+        self, agent: str, internal_id: str, identity: Identity, reservation: Resources
+    ) -> str:
         """Issue the ticket of a session on an agent's host."""
-        return make_ticket(
-            self._key, agent, internal_id, identity=identity, issued_ms=to_ms(self._clock.time())
-        )
+        placed = Placed(to_ms(self._clock.time()), reservation.nano_cpus, reservation.memory_bytes)
+        return make_ticket(self._key, agent, internal_id, identity=identity, placed=placed)
 
-    def is_ours(self, agent: str, session: HostSession) -> bool:
-        """Return whether this control plane ordered a session that an agent reports."""
-        return is_valid(self._key, agent, session)
+    def read(self, agent: str, session: HostSession) -> Placed | None:
+        """Return what this control plane ordered, if an agent reports a session of its own."""
+        return read_ticket(self._key, agent, session)
 
     def _open(self) -> bytes:
         try:
@@ -76,23 +79,42 @@ class TicketKey:
 
 
 def make_ticket(
-    key: bytes, agent: str, internal_id: str, *, identity: Identity, issued_ms: int
+    key: bytes, agent: str, internal_id: str, *, identity: Identity, placed: Placed
 ) -> str:
     """Return the ticket of a session on an agent's host, in hexadecimal."""
-    account = identity.account
-    session_id = identity.session_id
-    issued = issued_ms.to_bytes(_TIME_BYTES, "big")
-    fields = (_PURPOSE, internal_id, account, session_id, identity.application, agent)
-    return (issued + hmac.digest(key, b"".join(map(_framed, fields)) + issued, sha256)).hex()
+    numbers = (placed.issued_ms, placed.nano_cpus, placed.memory_bytes)
+    head = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers)
+    labels = [text for label in sorted(identity.labels.items()) for text in label]
+    fields = (
+        _PURPOSE,
+        internal_id,
+        identity.account,
+        identity.session_id,
+        identity.application,
+        identity.tag,
+        identity.location,
+        identity.external_id,
+        agent,
+        *labels,
+    )
+    return (head + hmac.digest(key, b"".join(map(_framed, fields)) + head, sha256)).hex()
 
 
-def is_valid(key: bytes, agent: str, session: HostSession) -> bool:
-    """Return whether a session's ticket is genuine and not issued long before its start."""
+def read_ticket(key: bytes, agent: str, session: HostSession) -> Placed | None:
+    """Return what a session's ticket says.
+
+    None unless it is genuine, and was not issued long before the session's start.
+    """
     identity = session.identity
-    issued_ms = int.from_bytes(bytes.fromhex(identity.ticket)[:_TIME_BYTES], "big")
-    ticket = make_ticket(key, agent, session.internal_id, identity=identity, issued_ms=issued_ms)
+    head = bytes.fromhex(identity.ticket)[:_HEAD_BYTES]
+    if len(head) < _HEAD_BYTES:
+        return None
+    starts = range(0, _HEAD_BYTES, _NUMBER_BYTES)
+    placed = Placed(*(int.from_bytes(head[at : at + _NUMBER_BYTES], "big") for at in starts))
+    ticket = make_ticket(key, agent, session.internal_id, identity=identity, placed=placed)
     is_ours = hmac.compare_digest(identity.ticket, ticket)
-    return is_ours and session.create_time <= from_ms(issued_ms) + MAX_AHEAD
+    is_early = session.create_time <= from_ms(placed.issued_ms) + MAX_AHEAD
+    return placed if is_ours and is_early else None
 
 
 def _framed(field: str) -> bytes:

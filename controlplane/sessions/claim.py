@@ -106,7 +106,13 @@ def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
         labels=held.pool.labels,
         external_id=request.external_id,
     )
-    claim = Claim(standby.internal_id, identity, request.ttl, ignored_of_a_claim(request))
+    claim = Claim(
+        standby.internal_id,
+        identity,
+        request.ttl,
+        ignored_of_a_claim(request),
+        reservation=application.reservation,
+    )
     attempt = Attempt(standby.internal_id, held.host.name, address)
     # The host sets the same variables, with the session's id for the standby's.
     env = {

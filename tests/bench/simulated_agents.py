@@ -20,11 +20,12 @@ from controlplane.pki.tickets import TicketKey
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.harness import AgentSpec, Process
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.agent.wire import identity_to_proto
-from tiltyard.contract import Identity
+from tiltyard.agent.wire import identity_to_proto, resources_to_proto
+from tiltyard.contract import Identity, Resources
 from tiltyard.runtime.clock import SystemClock
 
 ACCOUNT = "default"
+RESERVATION = Resources(500_000_000, 512 * 2**20)
 IMAGE = f"registry.example.net/arena@sha256:{'0' * 64}"
 REGIONS = tuple(f"region-{number:02}" for number in range(20))
 """Hosts are assigned to regions round robin."""
@@ -110,7 +111,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
     lobby = f"{group(agent, number)}"
     asked = (f"arena-{lobby}", f"v{lobby}", _region(agent), {"mode": "ranked", "lobby": lobby})
     identity = Identity(ACCOUNT, name, *asked)
-    ticket = key.ticket(_name(agent), internal_id, identity)
+    ticket = key.ticket(_name(agent), internal_id, identity, RESERVATION)
     names = {"SESSION_ID": name, "CONTAINER": name, "HOST": address, "IP": address}
     names |= {"PORT_UDP_7777": str(port), "PORT_TCP_7778": str(port)}
     session = pb.Session(
@@ -123,7 +124,7 @@ def _session(agent: int, number: int, key: TicketKey) -> pb.Session:
             pb.Port(container_port=7777, protocol=pb.PROTOCOL_UDP, host_port=port),
             pb.Port(container_port=7778, protocol=pb.PROTOCOL_TCP, host_port=port),
         ],
-        reservation=pb.Resources(nano_cpus=500_000_000, memory_bytes=512 * 2**20),
+        reservation=resources_to_proto(RESERVATION),
         injected_env={f"TILTYARD_{each}": value for each, value in names.items()},
         sequence=number + 1,
         host=address,

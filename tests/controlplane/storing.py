@@ -11,12 +11,14 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer
+from tiltyard.agent.wire import identity_from_proto
 from tiltyard.runtime.clock import to_ms
 
 DATABASE = "database.sql"
@@ -85,10 +87,9 @@ async def _play(system: Enrolling) -> dict[str, Any]:
         "ticket": {
             "agent": "a0",
             "internal_id": started.internal_id,
-            "account": identity.account,
-            "session_id": identity.session_id,
-            "application": identity.application,
-            "ticket": identity.ticket.hex(),
+            "identity": asdict(identity_from_proto(identity)),
+            "nano_cpus": started.spec.reservation.nano_cpus,
+            "memory_bytes": started.spec.reservation.memory_bytes,
         },
     }
 

@@ -81,7 +81,7 @@ async def test_claimed_standby_is_a_session_and_ready_at_once(system: System) ->
     assert not claim.again
     ignored = ("env", "args", "labels", "restart", "version")
     assert json.loads(claim.request_json) == {name: asked[name] for name in ignored}
-    assert len(claim.identity.ticket) == 40
+    assert len(claim.identity.ticket) == 56
     shown = await system.read("/session/match")
     assert shown["id"] == "match"
     assert shown["tag"] == "v1"
@@ -387,7 +387,7 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     await system.stop_serving()
     mebi = Resources(10**9, 2**20)
     identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
-    asked = Claim(internal_id, identity, 7200, '{"version": "v0"}')
+    asked = Claim(internal_id, identity, 7200, '{"version": "v0"}', Resources(1, 1))
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
     claim = NewClaim(attempt, (), {}, asked, Actor("x"))
     async with opened(system.config.database) as store:
@@ -410,7 +410,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     assert replayed.identity.session_id == "match"
     assert replayed.identity.external_id == "lobby"
     assert dict(replayed.identity.labels) == {"mode": "ffa"}
-    assert len(replayed.identity.ticket) == 40
+    assert len(replayed.identity.ticket) == 56
     assert [session.internal_id for session in system.agent.live] == [internal_id]
     assert await system.rows("SELECT 1 FROM unanswered") == []
     assert (await system.start(id="x")).status == 201

@@ -175,10 +175,16 @@ def test_tickets_passwords_and_certificates_stay_valid(schema: str, tmp_path: Pa
     key = TicketKey(state / "ticket.key", SystemClock())
     kept = known["ticket"]
     asyncio.run(key.open())
-    names = {name: kept[name] for name in ("account", "session_id", "application", "ticket")}
-    identity = Identity(**names, tag="", location="")
-    session = replace(SESSION, internal_id=kept["internal_id"], identity=identity)
-    assert key.is_ours(kept["agent"], replace(session, create_time=known["now_ms"] / 1000))
+    session = replace(
+        SESSION,
+        internal_id=kept["internal_id"],
+        identity=Identity(**kept["identity"]),
+        create_time=known["now_ms"] / 1000,
+    )
+    placed = key.read(kept["agent"], session)
+    assert placed is not None
+    assert placed.nano_cpus == kept["nano_cpus"]
+    assert placed.memory_bytes == kept["memory_bytes"]
     vault = Vault(state / "registry.key")
     vault.load()
     [row] = [row for row in rows_of(path)["registry"] if row["name"] == "private"]

@@ -3,6 +3,8 @@
 `tests/unit/controlplane/storage/tables/test_reports.py` has each rule.
 """
 
+import copy
+import time
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
 from tests.support.controlplane.transactions import opened
+from tests.support.fake_clock import AheadClock
 from tiltyard.agent.v1 import agent_pb2
 
 MINUTE = 60
+DAY = 24 * 3600
 
 pytestmark = pytest.mark.system(agents=2, in_order=True, application={})
 
@@ -30,7 +34,12 @@ async def edit(system: System, *statements: str) -> None:
 async def lose_database(system: System) -> None:
     """Restart on a database without sessions."""
     await system.stop_serving()
-    await edit(system, "DELETE FROM session", "DELETE FROM unanswered")
+    await edit(
+        system,
+        "DELETE FROM session",
+        "DELETE FROM unanswered",
+        "UPDATE lost_time SET begin_ms=0, end_ms=NULL",
+    )
     await system.serve()
 
 
@@ -40,6 +49,9 @@ async def lose_database(system: System) -> None:
         ("account", "bob"),
         ("session_id", "other"),
         ("application", "other"),
+        ("location", "elsewhere"),
+        ("tag", "other"),
+        ("external_id", "other"),
         ("ticket", bytes(32)),
     ],
 )
@@ -63,6 +75,44 @@ async def test_session_without_valid_ticket_is_left_alone(
     system.agent.end(session.internal_id)
     system.agent.send_snapshot()
     await eventually(lambda: not system.link().unclaimed)
+
+
+@pytest.mark.system(application={}, agents=1)
+async def test_session_whose_row_was_removed_is_not_adopted(system: System) -> None:
+    """A compromised host reports an ended session as live, with the ticket that it still has."""
+    assert (await system.start(id="x")).status == 201
+    (session,) = system.agent.live
+    kept = copy.deepcopy(session)
+    assert (await system.call("DELETE", "/session/x")).status == 204
+    await system.stop_serving()
+    await edit(
+        system,
+        "DELETE FROM session",
+        "UPDATE lost_time SET end_ms=1000",
+        f"UPDATE agent SET last_report_ms={1000 * int(time.time() + DAY)}",
+    )
+    system.clock = AheadClock(wall_ahead=2 * DAY)
+    kept.reservation.nano_cpus = 2**46
+    system.agent.sessions[kept.internal_id] = kept
+    await system.serve()
+    await eventually_equals(lambda: unclaimed(system, system.agent), [kept.internal_id])
+    await system.restart()
+    await eventually_equals(lambda: unclaimed(system, system.agent), [kept.internal_id])
+    assert (await system.read("/session?all=1"))["sessions"] == []
+    assert system.agent.stopped == [kept.internal_id]  # by its DELETE
+
+
+@pytest.mark.system(application={}, agents=1)
+async def test_session_of_a_lost_database_is_adopted_as_it_was_placed(system: System) -> None:
+    assert (await system.start(id="x", labels={"mode": "ffa"})).status == 201
+    before = await system.rows("SELECT nano_cpus, memory_bytes, labels, location FROM session")
+    (session,) = system.agent.live
+    session.reservation.nano_cpus = 2**46
+    session.reservation.memory_bytes = 2**50
+    await lose_database(system)
+    await system.becomes("x", "running")
+    after = await system.rows("SELECT nano_cpus, memory_bytes, labels, location FROM session")
+    assert after == before
 
 
 async def test_an_old_ticket_does_not_end_a_later_session_of_the_id(system: System) -> None:

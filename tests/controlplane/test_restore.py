@@ -133,6 +133,8 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
     restored_from(config, (tmp_path / "backup").read_bytes())
     now_ms = int(NOW.timestamp() * 1000)
     assert rows(config, "SELECT expire_ms FROM enrolment_token") == [(now_ms,)]
+    lost = "SELECT begin_ms, end_ms FROM lost_time ORDER BY begin_ms DESC LIMIT 1"
+    assert rows(config, lost) == [(now_ms, None)], "what was started since is adopted"
     assert rows(config, "SELECT downtime_ms FROM agent") == [(0,)], (
         "no session is given up at once"
     )

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from controlplane.domain.contract import Claim
+from controlplane.domain.contract import Claim, Placed
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
 from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.store import Actor, Store
@@ -223,7 +223,7 @@ def test_filters_are_as_a_plain_model_has_them(
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
-    reports = Reports(store, is_ours=lambda *_: True, keep_ended=86_400.0)
+    reports = Reports(store, read_ticket=lambda *_: Placed(0, 1, 1), keep_ended=86_400.0)
     add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
     await store.run(lambda db: db.execute(add))
 
@@ -239,7 +239,9 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     # A claim has the labels of the pool; what takes its place has those of the caller.
     standby = Attempt("standby", "h", "")
     taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
-    claim = NewClaim(standby, (), {}, Claim("standby", taken, None, "{}"), Actor("x"))
+    claim = NewClaim(
+        standby, (), {}, Claim("standby", taken, None, "{}", Resources(1, 1)), Actor("x")
+    )
     await store.run(reserve, replace(new_session("x", labels=taken.labels), claim=claim))
     await found("a", "b", "c", "d", "x")
     failed = FailedClaim("x", standby, unanswered=False)

@@ -208,7 +208,7 @@ class Control:
         self._key = TicketKey(state / "ticket.key", clock)
         self.fleet = Fleet(
             store,
-            Reports(store, is_ours=self._key.is_ours, keep_ended=7 * 86_400.0),
+            Reports(store, read_ticket=self._key.read, keep_ended=7 * 86_400.0),
             login_for=cast("Any", None),
             dial=lambda row: MemoryClient(
                 lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)

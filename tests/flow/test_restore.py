@@ -170,3 +170,22 @@ async def test_host_that_enrolled_again_since_the_backup_must_enrol_again(system
     await system.enrol(host, await system.token_again("host-1"))
     await system.reaches("host-1", "ready")
     assert await system.status_of("match") == "running"
+
+
+async def test_session_claimed_since_the_backup_is_adopted_as_it_was_placed(system: Kept) -> None:
+    host = await system.joined("host-1")
+    await system.make_game()
+    (await system.call("PUT", "/warm-pool/game/local", json={"size": 1})).expect(204)
+    await system.until("/warm-pool", lambda found: found["warmPools"][0]["ready"] == 1)
+    [standby] = running(host)
+    await system.back_up()
+    await system.started("match")
+    placed = "SELECT internal_id, nano_cpus, memory_bytes, labels, tag FROM session"
+    before = await system.rows(placed)
+    assert before[0][0] == standby
+    await system.put_back()
+    await system.serve()
+    await system.becomes("match", "running")
+    assert await system.rows(placed) == before
+    await system.stopped("match")
+    assert await internal_ids(system) == set()

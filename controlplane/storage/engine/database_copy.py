@@ -6,6 +6,7 @@ All functions block. Each copy is a single file, without a write-ahead log.
 import importlib.metadata  # noqa: F401  # else sqlite_utils does, after root is dropped
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -39,8 +40,8 @@ def copy_database(source: Path, copy: Path) -> None:
 def make_ready(copy: Path, taken: str, now: float) -> None:
     """Check the database of a backup, migrate it, and record in its audit that it was restored.
 
-    `taken`: the time of the backup. Enrolment tokens expire, as they may have been used since;
-    downtime of hosts restarts at zero.
+    `taken`: the time of the backup (RFC 3339), after which sessions are lost. Enrolment tokens
+    expire, as they may have been used since; downtime of hosts restarts at zero.
 
     Raises:
         StoreError: It is damaged, or of a newer program.
@@ -59,6 +60,8 @@ def make_ready(copy: Path, taken: str, now: float) -> None:
                 "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": to_ms(now)}
             )
             db.execute("UPDATE agent SET downtime_ms=0")
+            begin_ms = to_ms(datetime.fromisoformat(taken).timestamp())
+            db.execute("INSERT INTO lost_time(begin_ms) VALUES (?)", (begin_ms,))
             record_event(db, "database.restored", "", "", actor=ITSELF, now=now, of=taken)
             db.execute("COMMIT")
             _leave_wal(connection)

@@ -216,6 +216,14 @@ CREATE TABLE unanswered (
 CREATE INDEX unanswered_by_agent ON unanswered(agent) WHERE stopped_ms IS NULL;
 CREATE INDEX unanswered_by_stop ON unanswered(stopped_ms) WHERE stopped_ms IS NOT NULL;
 
+-- Sessions that were ordered from `begin_ms` to `end_ms` (null until the control plane serves) may
+-- be on hosts and not in this database.
+CREATE TABLE lost_time (
+    begin_ms INTEGER NOT NULL,
+    end_ms INTEGER
+) STRICT;
+INSERT INTO lost_time(begin_ms) VALUES (0);
+
 -- The audit. `address` is where the request came from; empty for what the product did by itself.
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -12,7 +12,7 @@ from controlplane.domain.contract import Claim, Port
 from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.session_rows import Attempt, note_unanswered, remove_labels
-from tiltyard.contract import Identity
+from tiltyard.contract import Identity, Resources
 
 
 class StandbyTakenError(Exception):
@@ -93,15 +93,23 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> 
 def held_claim(db: Database, agent: str, internal_id: str) -> Claim | None:
     """Read a live session's claim of a standby, to repeat it."""
     row = db.execute(
-        "SELECT account, id, application, tag, location, labels, external_id, claim FROM session"
+        "SELECT account, id, application, tag, location, labels, external_id, claim,"
+        " nano_cpus, memory_bytes FROM session"
         " WHERE internal_id=:internal_id AND agent=:agent AND ended_ms IS NULL"
         " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
         return None
-    account, session_id, application, tag, location, labels, external_id, text = row
+    account, session_id, application, tag, location, labels, external_id, text, *reserved = row
     place = account, session_id, application, tag, location
     identity = Identity(*place, json.loads(labels), external_id)
     asked = json.loads(text)
-    return Claim(internal_id, identity, asked["ttl"], asked["request"], again=True)
+    return Claim(
+        internal_id,
+        identity,
+        asked["ttl"],
+        asked["request"],
+        reservation=Resources(*reserved),
+        again=True,
+    )

@@ -7,10 +7,10 @@ An agent is trusted only for what was placed on it:
 - the claim of a standby that a row names is repeated; other standbys are left alone, unless they
   may have been claimed;
 - what this agent has left unanswered is stopped;
-- what has no valid ticket, or an account that this database does not know, as after it was lost,
-  is left alone;
+- what has no valid ticket, an account that this database does not know, or was not ordered in a
+  time that this database has lost, is left alone: it had a row that is gone;
 - what belongs to a removed account is stopped;
-- another is adopted if the id is free, as after the database was lost.
+- another is adopted as it was placed if the id is free, as after the database was lost.
 
 If the id is not free, the later start wins, whichever is reported first; the other is stopped like
 an unanswered attempt. A start under way is waited for. An ended row never comes back.
@@ -21,8 +21,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import Enum, auto
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.contract import HostSession, Placed
 from controlplane.storage.engine.store import Actor, Database, Store, record_event
+from controlplane.storage.tables import lost_times
 from controlplane.storage.tables.session_rows import (
     add_labels,
     end_missing,
@@ -37,8 +38,8 @@ from controlplane.storage.tables.session_rows import (
 from tiltyard.contract import State
 from tiltyard.runtime.clock import to_ms
 
-IsOurs = Callable[[str, HostSession], bool]
-"""Returns whether an agent's session has a valid ticket."""
+ReadTicket = Callable[[str, HostSession], Placed | None]
+"""Returns what the ticket of an agent's session says; None if it is not valid."""
 
 _REPORTED = (
     "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail"
@@ -80,7 +81,7 @@ class _Reporter:
     """The reporting agent and the time. `keep_ended`: retention of ended sessions in seconds."""
 
     agent: str
-    is_ours: IsOurs
+    read_ticket: ReadTicket
     now: float
     keep_ended: float
 
@@ -89,12 +90,12 @@ class _Reporter:
 class Reports:
     """Writes reports of agents.
 
-    Adopts what `is_ours`, unless it ended more than `keep_ended` seconds ago.
+    Adopts sessions with a valid ticket, unless they ended more than `keep_ended` seconds ago.
     """
 
     store: Store
     _: KW_ONLY
-    is_ours: IsOurs
+    read_ticket: ReadTicket
     keep_ended: float
 
     async def write(
@@ -115,7 +116,7 @@ class Reports:
         await self.store.run(write_stopped, self._reporter(agent, now), session)
 
     def _reporter(self, agent: str, now: float) -> _Reporter:
-        return _Reporter(agent, self.is_ours, now, self.keep_ended)
+        return _Reporter(agent, self.read_ticket, now, self.keep_ended)
 
 
 def write_all(db: Database, by: _Reporter, sessions: Collection[HostSession]) -> Evaluation:
@@ -199,7 +200,8 @@ def _evaluate_unknown(
     account = db.execute(
         "SELECT created_ms, removed_ms FROM account WHERE name=?", (session.identity.account,)
     ).fetchone()
-    if session.is_standby or account is None or not by.is_ours(by.agent, session):
+    placed = _lost(db, by, session)
+    if account is None or placed is None:
         return _left_alone(session)
     created_ms, removed_ms = account
     if removed_ms is not None:
@@ -209,7 +211,16 @@ def _evaluate_unknown(
         age = by.now - session.end_time if session.end_time else 0.0
         if age >= by.keep_ended or to_ms(session.create_time) < created_ms:
             return Verdict.KEEP
-    return _adopt(db, by, session, into)
+    return _adopt(db, by, session, placed=placed, into=into)
+
+
+def _lost(db: Database, by: _Reporter, session: HostSession) -> Placed | None:
+    """Return what was placed, if this database may have lost the row of a session."""
+    placed = None if session.is_standby else by.read_ticket(by.agent, session)
+    if placed is None:
+        return None
+    is_lost = lost_times.cover(db, placed.issued_ms, now=by.now, kept=by.keep_ended)
+    return placed if is_lost else None
 
 
 def _left_alone(session: HostSession) -> Verdict:
@@ -220,7 +231,9 @@ def _stopped(session: HostSession) -> Verdict:
     return Verdict.KEEP if session.state.ended else Verdict.STOP
 
 
-def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) -> Verdict:
+def _adopt(
+    db: Database, by: _Reporter, session: HostSession, *, placed: Placed, into: Evaluation
+) -> Verdict:
     identity = session.identity
     reported = Superseded(by.agent, session.internal_id)
     values = {
@@ -258,7 +271,7 @@ def _adopt(db: Database, by: _Reporter, session: HostSession, into: Evaluation) 
         if not has_ended:
             _supersede(db, by, session, gone=other, kept=reported)
             into.superseded.append(other)
-    _take_row(db, by, session)
+    _take_row(db, by, session, placed)
     actor = Actor(by.agent)
     record_event(
         db, "session.adopted", identity.account, identity.session_id, actor=actor, now=by.now
@@ -278,7 +291,7 @@ def _supersede(
     )
 
 
-def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
+def _take_row(db: Database, by: _Reporter, session: HostSession, placed: Placed) -> None:
     """Point the row of an id to this session; its players and stop mark stay."""
     identity = session.identity
     db.execute(
@@ -288,7 +301,8 @@ def _take_row(db: Database, by: _Reporter, session: HostSession) -> None:
         " adopted_ended=:ended WHERE account=:account AND id=:session_id",
         {
             **asdict(identity),
-            **asdict(session.reservation),
+            "nano_cpus": placed.nano_cpus,
+            "memory_bytes": placed.memory_bytes,
             "internal_id": session.internal_id,
             "agent": by.agent,
             "labels": json.dumps(dict(identity.labels)),

@@ -1,11 +1,4 @@
 BEGIN TRANSACTION;
-CREATE TABLE unanswered (
-    internal_id TEXT PRIMARY KEY,
-    agent TEXT NOT NULL,
-    created_ms INTEGER NOT NULL,
-    stopped_ms INTEGER
-) STRICT;
-INSERT INTO "unanswered" VALUES('636150e1-4c90-4c8e-8acc-876ad5595c19','a0',1795415913852,NULL);
 CREATE TABLE account (
     name TEXT PRIMARY KEY,
     created_ms INTEGER NOT NULL,
@@ -14,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1795415911225,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1795415911231,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1795415911644,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1795897270932,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1795897270932,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1795897273118,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -36,10 +29,10 @@ CREATE TABLE agent (
     downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmp8vlvxj3j/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795415911407,0,NULL);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'44b78258-ab43-4dde-b938-d68c713d8603','143da7224675d7605126ed2fea3bde1caa0e3f80',1798007913000,'a10de0b0cbb2b5d4da74e8dda0978b44efd2a6e71d3a75c4c7c98670650dedb9',0,NULL,0,0,NULL,NULL,0,NULL);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'a3138fd2-737b-4d20-aa4f-aa37e3f270d5','12bdf2d2a076add07a2073cd0e15b03a2b12ff0f',1798007913000,'a10de0b0cbb2b5d4da74e8dda0978b44efd2a6e71d3a75c4c7c98670650dedb9',0,1795415913898,0,0,NULL,NULL,0,NULL);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795415913901,NULL,NULL,NULL,'a10de0b0cbb2b5d4da74e8dda0978b44efd2a6e71d3a75c4c7c98670650dedb9',0,NULL,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpxg4s0r0c/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795897272844,0,NULL);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'915dc27f-1b7a-456e-91f5-b2a062188524','2868e4100d42254446fed68dac0f282c66308b67',1798489277000,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,NULL,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'63db7cf5-88ac-4f6b-b785-a1cfcb48bc9f','3d58dc2133d9a2a74679e048762ca100da320f05',1798489277000,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,1795897278139,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795897278315,NULL,NULL,NULL,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,NULL,0,0,NULL,NULL,0,NULL);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -56,7 +49,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,1795415911688);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,1795897273439);
 CREATE TABLE enrolment_token (
     id TEXT PRIMARY KEY,
     secret_hash BLOB NOT NULL,
@@ -66,10 +59,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('e6fef5f14f27f8d8',X'173A5E82FF7F08597316194D77BAD3DA6B5445251F13AE5CE7DF720B2F876172','local','default',NULL,1795416813863,1795415913871);
-INSERT INTO "enrolment_token" VALUES('04be7e0f4d698bfb',X'98E02CE3E1296FBA5D0B27AE72B0D8AD14E6E95C9909C9E6069ED9AD2608CE2E','local','default',NULL,1795416813876,1795415913878);
-INSERT INTO "enrolment_token" VALUES('e5e4d54f5448ed18',X'F066000ECC4968C39AAB36E63B4CAC1F678C5958EB1ED9A77BEBC308183A9CC3','local','default',NULL,1795416813887,1795415913890);
-INSERT INTO "enrolment_token" VALUES('b4209e4faf8fd182',X'B44211774B4B63F7B4F9C9ED3B39F059D9D303D3699A34B114BF3F339206B636','local','default',NULL,1795416813903,NULL);
+INSERT INTO "enrolment_token" VALUES('2fe273e039f9e5b7',X'DFF8FA5D800602C8A836879535D54A66B797521828DD4E272C038F744C9B7116','local','default',NULL,1795898177723,1795897277779);
+INSERT INTO "enrolment_token" VALUES('fb4f45910b6b732a',X'50F1A2B57FD169C06E5F511E7F64C40E9AFCA4B00757F5A963C2A6B2D64F5E28','local','default',NULL,1795898177823,1795897277849);
+INSERT INTO "enrolment_token" VALUES('7bd507f3e6664bad',X'19426CAC0AE03B3C17DA0BCE1D0B88768028C7786A78265A03336105889A8342','local','default',NULL,1795898177941,1795897277964);
+INSERT INTO "enrolment_token" VALUES('60806a5f897e8135',X'D5AB4C65F9D8DEA03163E6E43EAF5474C8D571477F8D1A5E98CA568496BD2A17','local','default',NULL,1795898178344,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     time_ms INTEGER NOT NULL,
@@ -80,47 +73,47 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1795415911225,'account.created','alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1795415911225,'token.created','alice','init','','3642009f68847ecb','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1795415911231,'account.created','bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1795415911231,'token.created','bob','init','','adb08dc6ec2f4d65','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1795415911233,'token.created','','init','','da7b697b96425a3e','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1795415911456,'region.created','','da7b697b96425a3e','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1795415911458,'node_pool.set','','da7b697b96425a3e','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false}');
-INSERT INTO "event" VALUES(8,1795415911640,'registry.set','','da7b697b96425a3e','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1795415911644,'account.created','carol','da7b697b96425a3e','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1795415911644,'token.created','carol','da7b697b96425a3e','127.0.0.1','2314ff77ea7490b4','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1795415911662,'account.created','dora','da7b697b96425a3e','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1795415911662,'token.created','dora','da7b697b96425a3e','127.0.0.1','a82e80c0bfd7f7c6','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1795415911666,'account.changed','alice','da7b697b96425a3e','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1795415911669,'account.removed','dora','da7b697b96425a3e','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1795415911688,'application.created','alice','3642009f68847ecb','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1795415911692,'tag.enabled','alice','3642009f68847ecb','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1795415911702,'tag.enabled','alice','3642009f68847ecb','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1795415911715,'token.created','alice','3642009f68847ecb','127.0.0.1','1f759a017c7e8b41','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1826951911715}');
-INSERT INTO "event" VALUES(19,1795415911728,'token.created','alice','3642009f68847ecb','127.0.0.1','b292781675cdcbb7','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1795415911730,'token.revoked','alice','da7b697b96425a3e','127.0.0.1','b292781675cdcbb7','{"with": "b292781675cdcbb7"}');
-INSERT INTO "event" VALUES(21,1795415911747,'session.reserved','alice','3642009f68847ecb','127.0.0.1','match ü','{}');
-INSERT INTO "event" VALUES(22,1795415911760,'session.reserved','alice','3642009f68847ecb','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(23,1795415911776,'session.reserved','alice','3642009f68847ecb','127.0.0.1','fails','{}');
-INSERT INTO "event" VALUES(24,1795415911786,'session.stop','alice','3642009f68847ecb','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(25,1795415911789,'session.ended','alice','a0','','stopped','{"reason": "stopped"}');
-INSERT INTO "event" VALUES(26,1795415911793,'session.ended','alice','a0','','fails','{"reason": "exited"}');
-INSERT INTO "event" VALUES(27,1795415911848,'session.reserved','alice','3642009f68847ecb','127.0.0.1','unknown','{}');
-INSERT INTO "event" VALUES(28,1795415913855,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': no host has room"}');
-INSERT INTO "event" VALUES(29,1795415913863,'agent.token_created','','da7b697b96425a3e','127.0.0.1','e6fef5f14f27f8d8','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(30,1795415913871,'agent.enrolled','','e6fef5f14f27f8d8','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "143da7224675d7605126ed2fea3bde1caa0e3f80"}');
-INSERT INTO "event" VALUES(31,1795415913876,'agent.token_created','','da7b697b96425a3e','127.0.0.1','04be7e0f4d698bfb','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(32,1795415913878,'agent.enrolled','','04be7e0f4d698bfb','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "12bdf2d2a076add07a2073cd0e15b03a2b12ff0f"}');
-INSERT INTO "event" VALUES(33,1795415913887,'agent.token_created','','da7b697b96425a3e','127.0.0.1','e5e4d54f5448ed18','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(34,1795415913890,'agent.enrolled','','e5e4d54f5448ed18','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "45b75cb8f134ce351f56486a3a2d48484ad7c7fb"}');
-INSERT INTO "event" VALUES(35,1795415913898,'agent.revoked','','da7b697b96425a3e','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(36,1795415913901,'agent.removed','','da7b697b96425a3e','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(37,1795415913903,'agent.token_created','','da7b697b96425a3e','127.0.0.1','b4209e4faf8fd182','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1795415913905,'warm_pool.set','alice','3642009f68847ecb','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1795897270932,'account.created','alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1795897270932,'token.created','alice','init','','d233a9ca7f134806','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1795897270932,'account.created','bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1795897270932,'token.created','bob','init','','654610ce5d157127','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1795897270932,'token.created','','init','','f83e7c529f4ac53f','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1795897272937,'region.created','','f83e7c529f4ac53f','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1795897272984,'node_pool.set','','f83e7c529f4ac53f','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false}');
+INSERT INTO "event" VALUES(8,1795897273072,'registry.set','','f83e7c529f4ac53f','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1795897273118,'account.created','carol','f83e7c529f4ac53f','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1795897273118,'token.created','carol','f83e7c529f4ac53f','127.0.0.1','28c8f71631920549','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1795897273185,'account.created','dora','f83e7c529f4ac53f','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1795897273185,'token.created','dora','f83e7c529f4ac53f','127.0.0.1','ef2a7b2ff1bbea74','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1795897273199,'account.changed','alice','f83e7c529f4ac53f','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1795897273227,'account.removed','dora','f83e7c529f4ac53f','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1795897273439,'application.created','alice','d233a9ca7f134806','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1795897273533,'tag.enabled','alice','d233a9ca7f134806','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1795897273648,'tag.enabled','alice','d233a9ca7f134806','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1795897274106,'token.created','alice','d233a9ca7f134806','127.0.0.1','8dea5ba1a7bea048','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827433274106}');
+INSERT INTO "event" VALUES(19,1795897274194,'token.created','alice','d233a9ca7f134806','127.0.0.1','c603fd5b1d19fa59','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1795897274209,'token.revoked','alice','f83e7c529f4ac53f','127.0.0.1','c603fd5b1d19fa59','{"with": "c603fd5b1d19fa59"}');
+INSERT INTO "event" VALUES(21,1795897274244,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','match ü','{}');
+INSERT INTO "event" VALUES(22,1795897274406,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(23,1795897274553,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','fails','{}');
+INSERT INTO "event" VALUES(24,1795897274866,'session.stop','alice','d233a9ca7f134806','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(25,1795897274917,'session.ended','alice','a0','','stopped','{"reason": "stopped"}');
+INSERT INTO "event" VALUES(26,1795897274984,'session.ended','alice','a0','','fails','{"reason": "exited"}');
+INSERT INTO "event" VALUES(27,1795897275061,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','unknown','{}');
+INSERT INTO "event" VALUES(28,1795897277126,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': no host has capacity"}');
+INSERT INTO "event" VALUES(29,1795897277723,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','2fe273e039f9e5b7','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(30,1795897277779,'agent.enrolled','','2fe273e039f9e5b7','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "2868e4100d42254446fed68dac0f282c66308b67"}');
+INSERT INTO "event" VALUES(31,1795897277823,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','fb4f45910b6b732a','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(32,1795897277849,'agent.enrolled','','fb4f45910b6b732a','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "3d58dc2133d9a2a74679e048762ca100da320f05"}');
+INSERT INTO "event" VALUES(33,1795897277941,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','7bd507f3e6664bad','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(34,1795897277964,'agent.enrolled','','7bd507f3e6664bad','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "21231c55085771a7dd8f60a353f054a691162504"}');
+INSERT INTO "event" VALUES(35,1795897278139,'agent.revoked','','f83e7c529f4ac53f','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(36,1795897278315,'agent.removed','','f83e7c529f4ac53f','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(37,1795897278344,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','60806a5f897e8135','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1795897278372,'warm_pool.set','alice','d233a9ca7f134806','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
-INSERT INTO "image" VALUES('127.0.0.1:36439/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18');
-INSERT INTO "image" VALUES('127.0.0.1:36439/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365');
+INSERT INTO "image" VALUES('127.0.0.1:45077/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18');
+INSERT INTO "image" VALUES('127.0.0.1:45077/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -129,6 +122,11 @@ CREATE TABLE live_label (
     PRIMARY KEY (account, name, value, number)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO "live_label" VALUES('alice','mode','duel',1);
+CREATE TABLE lost_time (
+    begin_ms INTEGER NOT NULL,
+    end_ms INTEGER
+) STRICT;
+INSERT INTO "lost_time" VALUES(0,1795897271451);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -161,8 +159,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:36439','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'67414141414142724139396E736573336244502D6E614C7659574F4475546B4B314B6952616F46484A305837616A764977436D6B4D716B6C55416D714D354947685A4C707465444179306E6B45414A304C6761473342526E67375A35715A515F49716F512D34676A4A72566D6D3163685245527445336F3D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:45077','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272437A6535512D4F4F47715F776B775971726D4879786C45326D4944526C7442654F5753724A435649396B76515F4B4267526E534E5F6F676C44355556674E454530796738324666627031686A486C576E58303635354F70707177735F5A6A6E2D45597165444F424650715376365A343D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -193,9 +191,9 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','30834a77-5f05-40a4-96c3-ba9471ce7bb3','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795415911738,1795415911752,NULL,NULL,NULL,NULL,'',0);
-INSERT INTO "session" VALUES(2,'alice','stopped','bdb0f4f7-a151-4ba0-b529-69a3aece37c5','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795415911758,1795415911761,1795415911786,1795415911788,'stopped',0,'',0);
-INSERT INTO "session" VALUES(3,'alice','fails','fa6f38aa-d7d8-4807-8560-75e987de490f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795415911768,1795415911780,NULL,1795415911792,'exited',0,'',0);
+INSERT INTO "session" VALUES(1,'alice','match ü','d15f7931-a469-4366-b931-76ca2ffd0791','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795897274244,1795897274287,NULL,NULL,NULL,NULL,'',0);
+INSERT INTO "session" VALUES(2,'alice','stopped','68c74df3-806d-4835-b70b-4cf07820a892','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795897274406,1795897274527,1795897274866,1795897274915,'stopped',0,'',0);
+INSERT INTO "session" VALUES(3,'alice','fails','b64865d5-0418-4eef-9a99-26c24d50247d','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795897274553,1795897274586,NULL,1795897274932,'exited',0,'',0);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -207,8 +205,8 @@ CREATE TABLE tag (
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:36439/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',1,1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:36439/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',2,1);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:45077/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',1,1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:45077/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',2,1);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -222,12 +220,19 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('3642009f68847ecb','alice','initial',X'4BFB2C0B0606FE1E4B557D2B8C3997269759C4BE64FB2CE53CA0C8793D9A2BFC','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795415911225,NULL,NULL,1795415911682,'127.0.0.1');
-INSERT INTO "token" VALUES('adb08dc6ec2f4d65','bob','initial',X'E051F70D33F3622763A58AED41861DB8B7DE3B0B313CD02957F762CFC7953988','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795415911231,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('da7b697b96425a3e',NULL,'initial',X'32B8706F0F64F4119A6E50406DF4E909BB08353AF1179E57BB1286D89C4A6DF8','["operator:read", "operator:write"]',NULL,1795415911233,NULL,NULL,1795415911446,'127.0.0.1');
-INSERT INTO "token" VALUES('2314ff77ea7490b4','carol','initial',X'122CA3F57E03810ECB782A470E8528B60A4CD1D5F8D073D9B19C7F4743AC15CD','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795415911644,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('1f759a017c7e8b41','alice','reader',X'53668240BB09AB45B625BF9ADCF7A3D5CA94A49AF4397D583FE9B53E246843AC','["session:read"]','3642009f68847ecb',1795415911715,1826951911715,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('b292781675cdcbb7','alice','gone',X'89ACD33A7088A5BF1B856C1FBD8D5259DCE0D5B295F12F69E7386B195C7AC34B','["session:read"]','3642009f68847ecb',1795415911728,NULL,1795415911730,NULL,NULL);
+INSERT INTO "token" VALUES('d233a9ca7f134806','alice','initial',X'3444CEC42371EE78652965FFEECE8177B6ED07595FB1292B0F1C23204E96ED38','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897270932,NULL,NULL,1795897273326,'127.0.0.1');
+INSERT INTO "token" VALUES('654610ce5d157127','bob','initial',X'6EEE2B6178FF9870003EFF202C7CE7AFCD76FF08866FB31FB97AEF3AB2EB8E1E','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897270932,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('f83e7c529f4ac53f',NULL,'initial',X'B677C6E31F4B77C2AE450A3DBAED100F390782E28B8BEB005792F670F4208114','["operator:read", "operator:write"]',NULL,1795897270932,NULL,NULL,1795897272921,'127.0.0.1');
+INSERT INTO "token" VALUES('28c8f71631920549','carol','initial',X'E9BFA869292E90617F5306584A57E4B0FAA5222B69E5EEA1CEDEC3BAFEED7B0B','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897273118,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('8dea5ba1a7bea048','alice','reader',X'2136965D353D39AB40AD3E05460475AFEC82216D16AB589904BB12B349A10E25','["session:read"]','d233a9ca7f134806',1795897274106,1827433274106,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('c603fd5b1d19fa59','alice','gone',X'57E009F418B6F5E20DF8643E601BADABA167300E156EA7875833932C7D050940','["session:read"]','d233a9ca7f134806',1795897274194,NULL,1795897274209,NULL,NULL);
+CREATE TABLE unanswered (
+    internal_id TEXT PRIMARY KEY,
+    agent TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    stopped_ms INTEGER
+) STRICT;
+INSERT INTO "unanswered" VALUES('11f5d660-0ec8-4c0b-9658-3c2c2a928430','a0',1795897277120,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -243,7 +248,7 @@ CREATE TABLE warm_pool (
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','01b82857-54ff-4c39-a497-e8a92f798610',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','2ad9168f-a16f-4fe5-93e3-9d9211c98008',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;

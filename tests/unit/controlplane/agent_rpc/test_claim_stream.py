@@ -15,7 +15,7 @@ from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.fake_clock import until_idle
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import PORTION_BYTES, portions
-from tiltyard.contract import ErrorReason, Identity
+from tiltyard.contract import ErrorReason, Identity, Resources
 
 TIMEOUT = 60.0
 
@@ -81,7 +81,9 @@ async def client(host: Host) -> AsyncIterator[AgentClient]:
 def claiming(client: AgentClient, name: str, timeout: float = TIMEOUT) -> asyncio.Task[str]:
     async def internal_id() -> str:
         identity = Identity("acme", "m1", "game", "v1", "local", {}, "")
-        answer = await client.claim_session(Claim(name, identity, None, "{}"), timeout)
+        answer = await client.claim_session(
+            Claim(name, identity, None, "{}", Resources(1, 1)), timeout
+        )
         return answer.session.internal_id
 
     return asyncio.create_task(internal_id())

@@ -19,7 +19,7 @@ from tiltyard.contract import Identity, Resources
 
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")
-REPORTER: Any = SimpleNamespace(agent="h", is_ours=lambda *_: False)
+REPORTER: Any = SimpleNamespace(agent="h", read_ticket=lambda *_: None)
 
 
 def cold(session_id: str) -> NewSession:
@@ -29,7 +29,7 @@ def cold(session_id: str) -> NewSession:
 def warm(session_id: str, standby: Attempt = STANDBY) -> NewSession:
     """Return a new session that claims a standby."""
     new = cold(session_id)
-    claim = Claim(standby.internal_id, new.identity, None, "{}")
+    claim = Claim(standby.internal_id, new.identity, None, "{}", new.reservation)
     return replace(new, claim=claims.NewClaim(standby, (), {}, claim, ACTOR))
 
 

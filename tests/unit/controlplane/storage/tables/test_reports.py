@@ -4,20 +4,27 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.contract import HostSession, Placed
 from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.lost_times import MARGIN
 from controlplane.storage.tables.reports import Evaluation, Reports, Superseded, Verdict
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tests.unit.controlplane.storage.tables.test_claims import rows
-from tiltyard.contract import EndReason, Identity, State
+from tiltyard.contract import EndReason, Identity, Resources, State
+from tiltyard.runtime.clock import to_ms
 
 NOW = 100.0
 X = replace(SESSION, identity=Identity("alice", "x", "game", "v1", "local", ticket="good"))
 LIVE = "SELECT agent, internal_id FROM session WHERE ended_ms IS NULL"
 
 
+def read_ticket(_: str, session: HostSession) -> Placed | None:
+    """Read the ticket of a session that was ordered at 90, with two cores and 20 bytes."""
+    return Placed(90_000, 2 * 10**9, 20) if session.identity.ticket == "good" else None
+
+
 async def report(store: Store, agent: str, *sessions: HostSession) -> Evaluation:
-    reports = Reports(store, is_ours=lambda _, one: one.identity.ticket == "good", keep_ended=50.0)
+    reports = Reports(store, read_ticket=read_ticket, keep_ended=50.0)
     return await reports.write(agent, sessions, NOW)
 
 
@@ -80,7 +87,7 @@ async def test_session_waits_for_a_start_of_its_id(store: Store) -> None:
 
 
 async def test_report_of_starts_under_way_needs_no_transaction(store: Store) -> None:
-    reports = Reports(store, is_ours=lambda *_: True, keep_ended=50.0)
+    reports = Reports(store, read_ticket=read_ticket, keep_ended=50.0)
     await store.close()
     assert await reports.write("h", [X], NOW, {X.internal_id}) == Evaluation()
 
@@ -220,3 +227,51 @@ async def _statements(store: Store, sessions: list[HostSession]) -> list[str]:
     await store.run(lambda db: db.conn.set_trace_callback(None))
     assert set(found.verdicts.values()) == {Verdict.KEEP}
     return ran
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "is_adopted"),
+    [
+        (0, None, True),
+        (0, 90, True),
+        (80, 95, True),
+        (0, 90 - MARGIN - 1, False),
+        (90 + MARGIN + 1, None, False),
+        (90 + MARGIN + 1, 90 + MARGIN + 2, False),
+    ],
+)
+async def test_only_what_was_ordered_in_a_lost_time_is_adopted(
+    store: Store, begin: float, end: float | None, *, is_adopted: bool
+) -> None:
+    await rows(store, "DELETE FROM lost_time")
+    await store.run(
+        lambda db: db.execute("INSERT INTO lost_time VALUES (?, ?)", (to_ms(begin), to_ms(end)))
+    )
+    expected = Verdict.KEEP if is_adopted else Verdict.UNCLAIMED
+    assert await verdict(store, "h", X) is expected
+    assert len(await rows(store, LIVE)) == is_adopted
+    assert await verdict(store, "h", ended(attempt("other", 2), 99)) is Verdict.KEEP
+    assert len(await rows(store, "SELECT 1 FROM session WHERE internal_id='other'")) == 0
+
+
+@pytest.mark.parametrize(
+    ("now", "is_adopted"),
+    [
+        (140.0, True),
+        (141.0, False),
+    ],
+)
+async def test_nothing_is_adopted_once_ended_sessions_of_a_lost_time_are_removed(
+    store: Store, now: float, *, is_adopted: bool
+) -> None:
+    await rows(store, "UPDATE lost_time SET end_ms=90000")
+    reports = Reports(store, read_ticket=read_ticket, keep_ended=50.0)
+    found = await reports.write("h", [X], now)
+    expected = Verdict.KEEP if is_adopted else Verdict.UNCLAIMED
+    assert found.verdicts == {X.internal_id: expected}
+
+
+async def test_a_session_is_adopted_with_the_resources_of_its_ticket(store: Store) -> None:
+    await report(store, "h", replace(X, reservation=Resources(2**46, 2**50)))
+    found = await rows(store, "SELECT nano_cpus, memory_bytes FROM session")
+    assert found == [(2 * 10**9, 20)]

@@ -41,6 +41,7 @@ class EndReason(StrEnum):
     HOST_LOST = auto()
     ENGINE_ERROR = auto()
     DISK = auto()
+    LOG = auto()
 
 
 class ErrorReason(StrEnum):

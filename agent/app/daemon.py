@@ -35,6 +35,7 @@ from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.disk_limits import DiskLimits
+from agent.sessions.log_limits import LogLimits
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery
@@ -149,6 +150,7 @@ class Daemon:
                 learn=self._learn,
             )
             stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)
+            self.log_limits = LogLimits(runtime, sessions)
             self._firewall = FirewallWatch(
                 Firewall(self._config.firewall()),
                 self._clock,
@@ -174,6 +176,7 @@ class Daemon:
         yield "warm-pools", self.warm_pools.run
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, self.sessions).run
+        yield "log-limits", self.log_limits.run
         yield "tls-ports", self._tls_ports.run
         yield "watchdog", self._notifier.beat
         yield "deadlines", self.sessions.keep_deadlines
@@ -293,6 +296,7 @@ class Daemon:
             + self._tls_ports.warnings
             + self.tls_server.warnings
             + self.warm_pools.warnings
+            + self.log_limits.warnings
         )
 
     def _report(self, runtime: Runtime) -> pb.Host:

@@ -41,12 +41,20 @@ from agent.domain.engine import (
     Container,
     ContainerSpec,
     EngineInfo,
+    EngineLoad,
     OnStarted,
     container_name,
 )
 from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
 from agent.domain.session import Port, Process
-from agent.kernel.processes import live_process, processes_of, send_signal, wait_end
+from agent.kernel.processes import (
+    cpu_seconds,
+    live_process,
+    parent_of,
+    processes_of,
+    send_signal,
+    wait_end,
+)
 from agent.metrics.instruments import Metrics
 from agent.network.bindings import Bindings
 from tiltyard.contract import NetworkMode
@@ -314,6 +322,11 @@ class DockerEngine(DockerStreams):
         await self._bindings.close()
         await self._status.close()
 
+    async def read_load(self, processes: Sequence[Process]) -> EngineLoad:
+        """Read the processor time of dockerd, and of the shims, the parents of containers."""
+        facts = await self._known()
+        return await self._status.run(_load, facts.daemon.pid, processes)
+
     async def _read_process(self, pid: int) -> Process | None:
         return await self._status.run(live_process, pid)
 
@@ -414,3 +427,12 @@ def _path(container: str) -> str:
 
 def _filters(name: str, value: str) -> dict[str, str]:
     return {"filters": json.dumps({name: [value]})}
+
+
+def _load(daemon: int | None, processes: Sequence[Process]) -> EngineLoad:
+    """Read the processor time of a daemon and of shims. Blocks."""
+    total = None if daemon is None else cpu_seconds(daemon)
+    shims = {process: parent_of(process) for process in processes}
+    found = {process: cpu_seconds(shim) for process, shim in shims.items() if shim is not None}
+    relays = {process: seconds for process, seconds in found.items() if seconds is not None}
+    return EngineLoad(total, relays)

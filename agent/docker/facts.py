@@ -32,6 +32,7 @@ class DaemonFacts:
     nofile: int | None
     settings: Mapping[str, Any]
     mounts: str
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def daemon_facts(socket_path: str) -> DaemonFacts:
     return DaemonFacts(
         nofile=None if daemon is None else grantable_nofile(daemon),
         settings=known_settings(daemon),
+        pid=daemon,
         mounts=_MOUNTS.read_text("utf-8", "replace"),
     )
 

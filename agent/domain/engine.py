@@ -156,6 +156,16 @@ _PIECE_OVERHEAD = 128
 OnStarted = Callable[[], Awaitable[None]]
 
 
+class EngineLoad(NamedTuple):
+    """Processor seconds that an engine has used so far: `total`, None if unknown.
+
+    `relays`: of the helper that relays the output of each container, by its first process.
+    """
+
+    total: float | None
+    relays: Mapping[Process, float]
+
+
 class Engine(Interface):
     """A container engine. Every call has its own deadline.
 
@@ -221,6 +231,13 @@ class Engine(Interface):
 
     async def wait_end(self, process: Process) -> None:
         """Wait until the process is gone, without asking the engine."""
+        ...
+
+    async def read_load(self, processes: Sequence[Process]) -> EngineLoad:
+        """Read the processor time of the engine and of the relays of containers. Cheap.
+
+        `processes`: the first ones of containers; those that are gone are left out.
+        """
         ...
 
     async def has_bound(

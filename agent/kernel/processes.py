@@ -13,21 +13,46 @@ from agent.domain.session import Process
 _PROC = Path("/proc")
 _CONTAINER_ID = re.compile("[0-9a-f]{64}")
 _DEAD = frozenset("ZXx")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE_FIELD = 3
+_PARENT_FIELD = 4
+_USER_FIELD = 14
+_SYSTEM_FIELD = 15
 _START_FIELD = 22
 """Fields of /proc/<pid>/stat, counted from 1 as proc(5) does; the second holds the name."""
 
 
 def live_process(pid: int) -> Process | None:
     """The process with this id; None if there is none or it is a zombie. Reads /proc."""
+    fields = _status(pid)
+    if not fields or fields[_STATE_FIELD - 3] in _DEAD:
+        return None
+    return Process(pid, int(fields[_START_FIELD - 3]))
+
+
+def parent_of(process: Process) -> int | None:
+    """The parent of a process; None if the process is gone. Reads /proc."""
+    fields = _status(process.pid)
+    if not fields or int(fields[_START_FIELD - 3]) != process.start_ticks:
+        return None
+    return int(fields[_PARENT_FIELD - 3])
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """Processor seconds of a process and its threads; None if it is gone. Reads /proc."""
+    fields = _status(pid)
+    if not fields:
+        return None
+    return (int(fields[_USER_FIELD - 3]) + int(fields[_SYSTEM_FIELD - 3])) / _TICKS_PER_SECOND
+
+
+def _status(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the third; empty if there is no such process."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()  # a name may contain anything, even parentheses
-    if fields[_STATE_FIELD - 3] in _DEAD:
-        return None
-    return Process(pid, int(fields[_START_FIELD - 3]))
+        return []
+    return stat.rpartition(")")[2].split()  # a name may contain anything, even parentheses
 
 
 def processes_of(container: str) -> list[Process]:

@@ -126,6 +126,9 @@ class Metrics:
         self.loop_lag = histogram(
             "event_loop_lag_seconds", "How late the event loop woke a timer.", _FAST
         )
+        self.log_excesses = counter(
+            "log_excesses_total", "Times that a session began to exceed the limits of its log."
+        )
         self.internal_errors = counter(
             "internal_errors_total", "Unexpected errors; the log has the traceback of each."
         )

@@ -124,6 +124,8 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
         detail = container.error
     if session.stop_reason is EndReason.DISK:
         detail = detail or "it exceeded its disk limit"
+    if session.stop_reason is EndReason.LOG:
+        detail = detail or "it printed more than session_log_lines or session_log_bytes allow"
     known = container is not None and not container.is_running
     end_time = container.end_time if container and container.end_time else now
     return session.to(

@@ -14,6 +14,7 @@ from agent.domain.paths import AGENT_SOCKET
 from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
+from tiltyard.contract import MEBI
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import (
     Absolute,
@@ -115,6 +116,8 @@ class AgentConfig(Settings):
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048
     session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
+    session_log_lines: Annotated[int, Field(ge=0)] = 5000
+    session_log_bytes: Annotated[int, Field(ge=0)] = 8 * MEBI
     artifact_spool_bytes: Annotated[int, Field(ge=LARGEST_SPOOL_BYTES)] = 1_000_000_000
     container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0

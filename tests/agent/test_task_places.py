@@ -25,6 +25,7 @@ LOOPS = {
     "warm-pools": ("agent.sessions.warm_pools", "WarmPools.run"),
     "usage": ("agent.kernel.usage", "UsageMeter.run"),
     "disk-limits": ("agent.sessions.disk_limits", "DiskLimits.run"),
+    "log-limits": ("agent.sessions.log_limits", "LogLimits.run"),
     "tls-ports": ("agent.network.tls_ports", "TlsPorts.run"),
     "watchdog": ("tiltyard.runtime.systemd", "Notifier.beat"),
     "deadlines": ("agent.sessions.manager", "SessionManager.keep_deadlines"),

@@ -233,6 +233,20 @@ class TestEnd:
             assert process is not None
             assert not await stage.engine.has_bound(process, mode, ports)
 
+    async def test_load_is_known_of_the_engine_and_of_containers_that_run(
+        self, stage: Stage
+    ) -> None:
+        container = await running(stage)
+        assert container.process is not None
+        gone = Process(2**22 - 1, start_ticks=1)
+        before = await stage.engine.read_load(())
+        found = await stage.engine.read_load([container.process, gone])
+        assert before.relays == {}
+        assert before.total is not None
+        assert found.total is not None
+        assert before.total <= found.total
+        assert list(found.relays) == [container.process]
+
 
 class TestRefusals:
     async def test_create_needs_the_image(self, stage: Stage) -> None:

@@ -106,6 +106,10 @@ class Stack(Served):
 _S = TypeVar("_S", bound=Stack)
 
 
+NO_LOG_LIMITS = {"session_log_lines": 0, "session_log_bytes": 0}
+"""Floods of tests last longer than a host tolerates."""
+
+
 @contextlib.contextmanager
 def a_stack(docker_engine: Path, image: Image, **settings: object) -> Iterator[Stack]:
     """A host with these settings, a control plane with long timeouts, and the demo game.
@@ -114,7 +118,7 @@ def a_stack(docker_engine: Path, image: Image, **settings: object) -> Iterator[S
     """
     with (
         AgentProcess(
-            docker_engine, cpu=16, ram=8192, stop_grace=3, **settings
+            docker_engine, **{"cpu": 16, "ram": 8192, "stop_grace": 3, **NO_LOG_LIMITS, **settings}
         ).allow_host_network() as agent,
         ControlPlaneProcess(
             [AgentSpec("host-1", agent.address)],

@@ -120,6 +120,26 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("flood_with", ["lines", "bytes"])
+def test_f31_a_flood_ends_with_a_reason_of_its_own(
+    docker_engine: Path, demo_image: Image, flood_with: str
+) -> None:
+    """Its output costs the engine more than its own CPU limit says."""
+    limits = {"session_log_lines": 5000, "session_log_bytes": 8 * 2**20}
+    with a_stack(docker_engine, demo_image, **limits) as stack:
+        quiet = stack.start(args=["--lines-per-second", "100"])
+        loud = stack.start(args=["--flood", "0", "--flood-with", flood_with])
+        warning = "log limit exceeded"
+        eventually(lambda: warning in stack.agent.process.tail(), "operators see it")
+        stack.until(loud["id"], "exited", patience=150.0)
+        report = stack.report(loud["id"])
+        assert report["end_reason"] == "log"
+        assert "session_log_lines" in report["detail"]
+        play_round(quiet)
+        stack.end(quiet["id"])
+
+
+@pytest.mark.slow
 def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> None:
     """A game at full speed; some followers read nothing after the first line."""
     loud = stack.start(args=["--flood", "0", "--flood-with", "bytes"])

@@ -5,6 +5,7 @@ import io
 import ipaddress
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from agent.domain import errors
@@ -43,6 +44,7 @@ class FakeContainer:
     dropped: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     written: int = 0
+    relay_seconds: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -54,10 +56,12 @@ class FakeContainer:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def write_log(self, data: bytes, numbers: Iterator[int]) -> None:
-        """Write lines, each with the next number for its time; the last may be incomplete."""
+    def write_log(self, data: bytes, numbers: Iterator[int], now: float) -> None:
+        """Write lines, each with a later time than the one before; the last may be incomplete."""
         for line in io.BytesIO(data):
-            time = b"%030d" % next(numbers)
+            seconds, nanoseconds = divmod(int(now * 10**9) + next(numbers), 10**9)
+            begin = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            time = f"{begin}.{nanoseconds:09d}Z".encode()
             starts = range(0, len(line), LONGEST_PIECE_BYTES)
             pieces = [line[start : start + LONGEST_PIECE_BYTES] for start in starts]
             self.log += [

@@ -18,6 +18,7 @@ from agent.domain.engine import (
     ContainerStatus,
     Credentials,
     EngineInfo,
+    EngineLoad,
     LogPiece,
     OnStarted,
     container_name,
@@ -60,6 +61,8 @@ class FakeEngine:
         self.registry: set[str] = set()
         self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
         self._clock: Clock = clock or FakeClock()
+        self.cpu_seconds: float | None = 0.0
+        """Processor seconds that the engine has used."""
         self._images: set[str] = set()
         self._containers: dict[str, FakeContainer] = {}
         self._ids: dict[str, str] = {}
@@ -221,7 +224,7 @@ class FakeEngine:
 
     def write_log(self, container: str, data: bytes) -> None:
         """Write lines to the log, optionally with an incomplete last one."""
-        self._find(container).write_log(data, self._numbers)
+        self._find(container).write_log(data, self._numbers, self._clock.time())
 
     def drop_log(self, container: str, pieces: int) -> None:
         """Drop the oldest parts of a log."""
@@ -325,6 +328,13 @@ class FakeEngine:
         ended = self._ends.get(process)
         if ended is not None:
             await ended.wait()
+
+    async def read_load(self, processes: Sequence[Process]) -> EngineLoad:
+        relays = {
+            held.process: held.relay_seconds for held in self.all if held.process is not None
+        }
+        known = {each: relays[each] for each in processes if each in relays}
+        return EngineLoad(self.cpu_seconds, known)
 
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]

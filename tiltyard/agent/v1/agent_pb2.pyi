@@ -255,6 +255,8 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     """The engine failed it."""
     END_REASON_DISK: _EndReason.ValueType  # 9
     """Its container had written more than its limit of disk."""
+    END_REASON_LOG: _EndReason.ValueType  # 10
+    """It had printed more than the host's limit of log lines or bytes for too long."""
 
 class EndReason(_EndReason, metaclass=_EndReasonEnumTypeWrapper):
     """EndReason says why a session ended."""
@@ -279,6 +281,8 @@ END_REASON_ENGINE_ERROR: EndReason.ValueType  # 8
 """The engine failed it."""
 END_REASON_DISK: EndReason.ValueType  # 9
 """Its container had written more than its limit of disk."""
+END_REASON_LOG: EndReason.ValueType  # 10
+"""It had printed more than the host's limit of log lines or bytes for too long."""
 Global___EndReason: _TypeAlias = EndReason  # noqa: Y015
 
 class _Protocol:

@@ -1,0 +1,189 @@
+"""Limits of the rate at which sessions print, on a fake engine that relays their output."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.domain.engine import name_of
+from agent.domain.errors import EngineTimeoutError
+from agent.domain.log_rate import TOLERATED_SECONDS
+from agent.domain.session import Session
+from agent.sessions.log_limits import LOOK_SECONDS, SAMPLED, LogLimits
+from tests.support.agent.hosts import Agent, Host
+from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import until_idle
+from tests.support.tasks import running
+from tiltyard.contract import EndReason, State
+
+STEP = 0.1  # Seconds
+LINES = 100  # Limits of these tests, per second
+BYTES = 20_000
+LOOKS = round(TOLERATED_SECONDS / LOOK_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.sessions.log_limits.SAMPLE_PIECES", 20)
+
+
+def limits_of(agent: Agent, *, lines: int = LINES, size: int = BYTES) -> LogLimits:
+    changes = {"session_log_lines": lines, "session_log_bytes": size}
+    settings = agent.runtime.settings.model_copy(update=changes)
+    return LogLimits(replace(agent.runtime, settings=settings), agent.sessions)
+
+
+async def started(agent: Agent) -> Session:
+    return await agent.sessions.start(an_id(), a_spec(restart=True))
+
+
+async def printed(
+    limits: LogLimits, agent: Agent, *sessions: Session, seconds: float, lines: int = 2 * LINES
+) -> None:
+    """Let sessions print this many lines a second, with a look every LOOK_SECONDS.
+
+    The engine is busy with that.
+    """
+    for _ in range(round(seconds / LOOK_SECONDS)):
+        await written(limits, agent, *sessions, data=b"\n" * round(lines * STEP))
+
+
+async def written(limits: LogLimits, agent: Agent, *sessions: Session, data: bytes) -> None:
+    """Let sessions print `data` in each STEP until the next look."""
+    for _ in range(round(LOOK_SECONDS / STEP)):
+        for session in sessions:
+            agent.engine.write_log(session.container, data)
+        relay(agent, *sessions)
+        agent.clock.stall(STEP)
+    await limits.look()
+    await until_idle()
+
+
+def relay(agent: Agent, *sessions: Session, seconds: float = STEP) -> None:
+    """Let the engine use a core meanwhile, mostly for these sessions."""
+    agent.engine.cpu_seconds = (agent.engine.cpu_seconds or 0.0) + seconds
+    for held in agent.engine.all:
+        held.relay_seconds += 0.1 if held.id in {each.container for each in sessions} else 0.01
+
+
+def samples(agent: Agent) -> list[str]:
+    """The containers whose logs were sampled."""
+    return [subject for call, subject in agent.engine.calls if call == "logs"]
+
+
+async def test_flood_ends_with_a_reason_of_its_own(agent: Agent) -> None:
+    limits = limits_of(agent)
+    loud = await started(agent)
+    quiet = await started(agent)
+    await printed(limits, agent, loud, seconds=12)
+    assert agent.now(loud.internal_id).state is State.RUNNING
+    [warning] = limits.warnings
+    assert f"session {loud.internal_id} prints more than session_log_lines" in warning
+    await printed(limits, agent, loud, seconds=TOLERATED_SECONDS)
+    ended = (await agent.reached(loud.internal_id)).session
+    assert ended.end_reason is EndReason.LOG
+    assert "session_log_lines" in ended.detail
+    assert ended.restart_count == 0
+    assert agent.now(quiet.internal_id).state is State.RUNNING
+    await printed(limits, agent, quiet, lines=20, seconds=5 * TOLERATED_SECONDS)
+    assert not limits.warnings
+    assert agent.now(quiet.internal_id).state is State.RUNNING
+
+
+async def test_long_lines_count_by_their_bytes(agent: Agent) -> None:
+    limits = limits_of(agent)
+    loud = await started(agent)
+    line = b"x" * 1000 + b"\n"
+    for _ in range(LOOKS + 4):
+        await written(limits, agent, loud, data=line * round(LINES * STEP / 2))
+    assert agent.now(loud.internal_id).end_reason is EndReason.LOG
+
+
+async def test_burst_has_no_consequence(agent: Agent) -> None:
+    """A map is loaded: 50,000 lines in ten seconds, then few."""
+    limits = limits_of(agent)
+    game = await started(agent)
+    await printed(limits, agent, game, lines=50 * LINES, seconds=10)
+    assert limits.warnings
+    await printed(limits, agent, game, lines=10, seconds=5 * TOLERATED_SECONDS)
+    assert not limits.warnings
+    assert agent.now(game.internal_id).state is State.RUNNING
+
+
+async def test_game_below_the_limits_is_left_alone(agent: Agent) -> None:
+    limits = limits_of(agent)
+    game = await started(agent)
+    await printed(limits, agent, game, lines=LINES // 2, seconds=2 * TOLERATED_SECONDS)
+    assert not limits.warnings
+    assert agent.now(game.internal_id).state is State.RUNNING
+    assert samples(agent)
+
+
+async def test_no_log_is_read_while_the_engine_is_idle(agent: Agent) -> None:
+    game = await started(agent)
+    async with running(limits_of(agent).run()):
+        for _ in range(5):
+            agent.engine.write_log(game.container, b"\n" * 10 * LINES)
+            relay(agent, game, seconds=0.01)
+            await agent.clock.advance(LOOK_SECONDS)
+    assert samples(agent) == []
+
+
+async def test_logs_are_looked_at_while_the_agent_runs(agent: Agent) -> None:
+    loud = await started(agent)
+    async with running(limits_of(agent).run()):
+        for _ in range(5):
+            relay(agent, loud, seconds=LOOK_SECONDS)
+            await agent.clock.advance(LOOK_SECONDS)
+    assert samples(agent)
+
+
+async def test_floods_are_found_among_many_sessions(agent: Agent) -> None:
+    limits = limits_of(agent)
+    others = [await started(agent) for _ in range(8)]
+    loud = [await started(agent) for _ in range(SAMPLED)]
+    await printed(limits, agent, *loud, seconds=TOLERATED_SECONDS + 12)
+    assert {agent.now(each.internal_id).end_reason for each in loud} == {EndReason.LOG}
+    assert {agent.now(each.internal_id).state for each in others} == {State.RUNNING}
+
+
+async def test_failed_samples_end_nothing(agent: Agent) -> None:
+    limits = limits_of(agent)
+    loud = await started(agent)
+    agent.engine.fail_next("logs", EngineTimeoutError("logs"), times=100)
+    await printed(limits, agent, loud, seconds=TOLERATED_SECONDS + 12)
+    assert not limits.warnings
+    assert agent.now(loud.internal_id).state is State.RUNNING
+
+
+async def test_error_about_the_log_of_one_session_leaves_the_others(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = limits_of(agent)
+    odd = await started(agent)
+    loud = await started(agent)
+    logs = agent.engine.logs
+
+    def failing(container: str, **options: Any) -> object:
+        if container in {odd.container, name_of(odd)}:
+            raise RuntimeError("as scripted")
+        return logs(container, **options)
+
+    monkeypatch.setattr(agent.engine, "logs", failing)
+    await printed(limits, agent, odd, loud, seconds=9)
+    assert [loud.internal_id in each for each in limits.warnings] == [True]
+    assert "RuntimeError: as scripted" in caplog.text
+
+
+async def test_agent_restarted_during_a_flood_ends_it(host: Host) -> None:
+    async with host() as agent:
+        loud = await started(agent)
+        await agent.ready(loud.internal_id)
+        await printed(limits_of(agent), agent, loud, seconds=20)
+    async with host() as agent:
+        await printed(limits_of(agent), agent, loud, seconds=TOLERATED_SECONDS + 12)
+        assert agent.now(loud.internal_id).end_reason is EndReason.LOG
+
+
+async def test_limits_of_zero_are_none(agent: Agent) -> None:
+    await limits_of(agent, lines=0, size=0).run()  # returns

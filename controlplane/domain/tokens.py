@@ -73,7 +73,7 @@ def parse(text: str) -> PresentedToken | None:
 
 
 def matches(presented: PresentedToken, stored_hash: bytes | None) -> bool:
-    """Compare in constant time; an unknown id (None) costs the same as a known one."""
+    """Compare in constant time, also with the hash of an unknown id (None)."""
     equal = hmac.compare_digest(presented.secret_hash, stored_hash or _DUMMY_HASH)
     return equal and stored_hash is not None
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from controlplane.domain import tokens
 from controlplane.domain.errors import Reason
 from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.http.errors import REFUSED, STATUSES
+from controlplane.storage.tables.accounts import find_token
 from controlplane.storage.tables.fleet import regions
 from tests.support.controlplane.raw_http import Wire, assert_documented
 from tests.support.controlplane.system import (
@@ -27,7 +29,7 @@ from tests.support.controlplane.system import (
     eventually_equals,
     token_id,
 )
-from tests.support.controlplane.transactions import fail_once, intercept
+from tests.support.controlplane.transactions import Go, fail_once, intercept
 from tests.support.log_lines import logfmt
 from tiltyard.runtime.clock import to_ms
 from tiltyard.runtime.logging.events import Event
@@ -261,3 +263,37 @@ async def test_the_last_use_is_stored(system: System) -> None:
     await system.rows("UPDATE token SET last_used_ms=? WHERE id=?", long_ago, token_id(token))
     assert_error(await system.call("GET", "/application", token=token), 403)
     assert (await system.rows(sql, token_id(token)))[0][0] >= used
+
+
+async def test_refusal_of_a_known_id_reads_the_database_as_that_of_an_unknown_one(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    async def count(go: Go) -> Any:
+        nonlocal reads
+        reads += 1
+        return await go()
+
+    intercept(monkeypatch, find_token, count)
+    token = system.tokens["alice"]
+    await system.read("/region", token=token)
+    reads = 0
+    await system.read("/region", token=token)
+    assert reads == 0
+
+    known = _forged(token_id(token))
+    for _ in range(3):
+        assert_error(await system.call("GET", "/region", token=known), 401)
+    assert reads == 3
+    for number in range(3):
+        assert_error(await system.call("GET", "/region", token=_forged(f"{number:016}")), 401)
+    assert reads == 6
+    await system.read("/region", token=token)
+    assert reads == 6
+
+
+def _forged(of: str) -> str:
+    """Return a well-formed token of an id, with a wrong secret."""
+    body = f"ty_{of}_{'0' * 64}"
+    return f"{body}{zlib.crc32(body.encode()):08x}"

@@ -44,7 +44,10 @@ class Memo(Generic[_K, _T]):
 
     def known(self, key: _K) -> _T | None:
         """Return the result that `get` would return without a look."""
-        return self._known.get(key)
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+        return found
 
     def amend(self, key: _K, known: _T, changed: _T) -> None:
         """Note what a transaction in `without` has changed, unless the result was dropped."""

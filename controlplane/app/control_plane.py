@@ -11,6 +11,7 @@ from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
+from controlplane.background.surplus import Surplus
 from controlplane.background.upkeep import DAY, Upkeep
 from controlplane.catalog.accounts import Accounts, InitialTokens
 from controlplane.catalog.delegation import Delegation
@@ -94,6 +95,7 @@ class ControlPlane:
         streams = OpenStreams(store, clock)
         self._accounts = Accounts(store, clock, metrics.http)
         self.upkeep = Upkeep(store, config, clock)
+        self.surplus = Surplus(store, config, clock, metrics.store)
         self.issuer = Issuer(config.state_dir / "authority.pem", clock)
         dialler = Dialler(self.issuer, self._ticket_key, metrics.agent_calls)
         self.fleet = Fleet(
@@ -230,6 +232,7 @@ class ControlPlane:
                     group.create_task(self.fleet.run(), name="fleet"),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self.upkeep.run(), name="upkeep"),
+                    group.create_task(self.surplus.run(), name="surplus"),
                     group.create_task(self.renewal.run(), name="renewal"),
                     group.create_task(pinger.run(), name="pinger"),
                     group.create_task(self.certificate.run(), name="certificate"),

@@ -32,6 +32,11 @@ class StoreMetrics:
         self.commit_failures = make.counter(
             "database_commit_failures_total", "Commits that failed and were rolled back."
         )
+        self.removed_early = make.counter(
+            "database_rows_removed_early_total",
+            "Rows removed because their account has more than it may keep.",
+            "table",
+        )
         self.look_seconds = make.histogram(
             "database_look_duration_seconds",
             "Duration of short reads outside transactions, including their queue.",

@@ -94,6 +94,8 @@ class Config(Settings):
     lost_after: float = 24 * 3600.0
     ended_retention_days: Days = 7
     audit_retention_days: Days = 90
+    max_ended_sessions: Count = 10_000
+    max_audit_entries: Count = 1_000_000
     max_image_bytes: Count = 20_000_000_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"

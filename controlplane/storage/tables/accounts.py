@@ -91,6 +91,11 @@ def create_account(
     return True
 
 
+def names(db: Database) -> list[str]:
+    """Read the names of all accounts, also of those being removed."""
+    return [name for (name,) in db.execute("SELECT name FROM account ORDER BY name")]
+
+
 def find(db: Database) -> list[Account]:
     """Read all accounts by name."""
     rows = db.execute(

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlplane.storage.engine.statements import remove_some
+from controlplane.storage.engine.statements import PORTION, remove_some
 from controlplane.storage.engine.store import Database
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -71,6 +71,24 @@ def remove_old(db: Database, before: float) -> int:
     Found by time, which need not follow the sequence: clocks are set.
     """
     return remove_some(db, "event", "time_ms < :value", to_ms(before))
+
+
+def surplus_of(db: Database, account: str, most: int) -> int | None:
+    """Find the newest of an account's lines beyond its newest `most`; None if it has no more."""
+    row = db.execute(
+        "SELECT sequence FROM event WHERE account=? ORDER BY sequence DESC LIMIT 1 OFFSET ?",
+        (account, most),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def remove_until(db: Database, account: str, last: int) -> int:
+    """Remove a portion of an account's lines up to a sequence number; return how many."""
+    chosen = (
+        "SELECT sequence FROM event WHERE account=:account AND sequence <= :last LIMIT :portion"
+    )
+    values = {"account": account, "last": last, "portion": PORTION}
+    return int(db.execute(f"DELETE FROM event WHERE sequence IN ({chosen})", values).rowcount)  # noqa: S608
 
 
 def _line(sequence: int, time_ms: int, *texts: str) -> AuditLine:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from controlplane.storage.tables import accounts, players, reports, session_rows, sessions
+from controlplane.storage.tables import accounts, audit, players, reports, session_rows, sessions
 
 HOT: frozenset[Callable[..., Any]] = frozenset(
     {
         accounts.note_use,
+        audit.remove_until,
         players.join,
         players.leave,
         players.leave_all,
@@ -15,6 +16,7 @@ HOT: frozenset[Callable[..., Any]] = frozenset(
         reports.write_stopped,
         session_rows.end_all_missing,
         session_rows.end_stopped,
+        session_rows.remove_numbers,
         sessions.begin_attempt,
         sessions.end_attempt,
         sessions.free,

@@ -33,6 +33,7 @@ from controlplane.storage.tables.session_rows import (
     note_stopped,
     note_unanswered,
     port_values,
+    remove_ended_parts,
     remove_labels,
 )
 from tiltyard.contract import State
@@ -331,7 +332,7 @@ def _write(db: Database, by: _Reporter, session: HostSession, before: list[objec
         {**reported, "end": to_ms(end_time), "ended": ended, "internal_id": session.internal_id},
     ).fetchone()
     if ended:
-        remove_labels(db, account, session_id)
+        remove_ended_parts(db, account, session_id)
         actor = Actor(by.agent)
         why = session.end_reason
         record_event(db, "session.ended", account, session_id, actor=actor, now=by.now, reason=why)

@@ -69,12 +69,21 @@ def add_labels(db: Database, account: str, session_id: str, labels: Mapping[str,
 
 
 def remove_labels(db: Database, account: str, session_id: str) -> None:
-    """Remove the labels of a session that has ended or gets others."""
+    """Remove the labels of a session that has ended or gets others from the index."""
     db.execute(
         "DELETE FROM live_label WHERE number ="
         " (SELECT number FROM session WHERE account = :account AND id = :id)",
         {"account": account, "id": session_id},
     )
+
+
+def remove_ended_parts(db: Database, account: str, session_id: str) -> None:
+    """Remove what only a live session has: its labels for searches, and its players."""
+    remove_labels(db, account, session_id)
+    values = {"account": account, "id": session_id}
+    players = db.execute("DELETE FROM player WHERE account=:account AND session=:id", values)
+    if players.rowcount:
+        db.execute("UPDATE session SET player_count=0 WHERE account=:account AND id=:id", values)
 
 
 def _end_session(
@@ -94,7 +103,7 @@ def _end_session(
         },
     ).fetchone()
     if row is not None:
-        remove_labels(db, *row)
+        remove_ended_parts(db, *row)
         record_event(db, "session.ended", row[0], row[1], actor=ITSELF, now=now, reason=reason)
 
 
@@ -225,6 +234,33 @@ def remove_sessions(db: Database, condition: str, value: int | str) -> int:
         (json.dumps(chosen),),
     )
     return len(chosen)
+
+
+def surplus_of(db: Database, account: str, most: int, most_bytes: int) -> list[int]:
+    """Find the ended sessions of an account beyond its newest ones; return their numbers."""
+    rows = db.execute(
+        "SELECT number, length(labels) + length(injected_env) + length(ports) + length(detail)"
+        " FROM session WHERE account=? AND ended_ms IS NOT NULL"
+        " ORDER BY ended_ms DESC, number DESC",
+        (account,),
+    )
+    surplus = []
+    kept_bytes = 0
+    for kept, (number, size) in enumerate(rows, start=1):
+        kept_bytes += size
+        if kept > most or kept_bytes > most_bytes:
+            surplus.append(number)
+    return surplus
+
+
+def remove_numbers(db: Database, numbers: Collection[int]) -> int:
+    """Remove ended sessions by their numbers; return how many. They have no players."""
+    removed = db.execute(
+        "DELETE FROM session WHERE ended_ms IS NOT NULL"
+        " AND number IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(numbers)),),
+    )
+    return int(removed.rowcount)
 
 
 def remove_ended(db: Database, before: float) -> int:

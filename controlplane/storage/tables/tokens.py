@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
 from controlplane.domain.tokens import NewToken, Scope, earlier
-from controlplane.storage.engine.statements import remove_some, write_row
+from controlplane.storage.engine.statements import PORTION, remove_some, write_row
 from controlplane.storage.engine.store import Actor, Database, record_event
 from controlplane.storage.tables.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -20,6 +20,7 @@ GOOD = "revoked_ms IS NULL AND (expire_ms IS NULL OR expire_ms > :now)"
 """SQL condition of a good token at `:now`."""
 
 INITIALISER = Actor("init")  # The actor of the first accounts and tokens
+MAX_ENDED_TOKENS = 1000  # As many are kept until their retention ends
 MAX_GOOD_TOKENS = 1000  # Per account, and of operators: lists have no pages
 
 _COLUMNS = (
@@ -85,6 +86,7 @@ def make(
     if db.execute(f"SELECT count(*) {good}", values).fetchone()[0] >= MAX_GOOD_TOKENS:
         text = f"there are {MAX_GOOD_TOKENS} valid tokens already, the maximum"
         raise ConflictError(text)
+    _remove_surplus(db, owner, now)
     expire = None if wanted.lifetime is None else now + wanted.lifetime
     insert_token(
         db,
@@ -181,6 +183,26 @@ def remove_tokens(db: Database, condition: str, value: int | str) -> int:
     """
     made = "SELECT 1 FROM token AS child WHERE child.parent = token.id"
     return remove_some(db, "token", f"{condition} AND NOT EXISTS ({made})", value)
+
+
+def _remove_surplus(db: Database, account: str | None, now: float) -> None:
+    """Remove the oldest of more than MAX_ENDED_TOKENS ended tokens, at most a portion.
+
+    Called whenever an account makes a token, so that no flood can add more than are removed. A
+    token is removed after those made from it.
+    """
+    values = {"account": account, "now": to_ms(now)}
+    ended = f"account IS :account AND NOT ({GOOD})"
+    count = f"SELECT count(*) FROM token WHERE {ended}"  # noqa: S608
+    surplus = db.execute(count, values).fetchone()[0] - MAX_ENDED_TOKENS
+    if surplus <= 0:
+        return
+    db.execute(
+        f"DELETE FROM token WHERE id IN (SELECT id FROM token WHERE {ended}"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM token AS child WHERE child.parent = token.id)"
+        " ORDER BY coalesce(revoked_ms, expire_ms), id LIMIT :surplus)",
+        values | {"surplus": min(surplus, PORTION)},
+    )
 
 
 def _token(row: tuple[Any, ...]) -> Token:

@@ -20,6 +20,7 @@ from tiltyard.runtime.settings import (
     Absolute,
     Mistake,
     NetworkText,
+    OwnFolder,
     Settings,
     Words,
     both_or_none,
@@ -36,12 +37,32 @@ MOST_CORES = 100_000
 MOST_MEBIBYTES = 1 << 30
 """Above any host, in the range of the wire format."""
 
+_DNS_PORT = 53
+_LINK_LOCAL = (ipaddress.ip_network("fe80::/10"),)
+_RESERVED_PREFIXES = frozenset({"DOCKER", "GLIBC", "LD", "MALLOC"})
+"""Of Docker's clients, the C library and the loader of programs, which would misread them."""
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 
 
 def _listener(value: str) -> None:
     if value and not all(host_and_port(value)):
         raise ValueError("must have the form host:port")
+
+
+def _not_reserved(value: str) -> None:
+    if value in _RESERVED_PREFIXES:
+        raise ValueError(f"{value}_… are variables of other programs")
+
+
+def _allowed(value: str) -> None:
+    service = firewall_rules.service(value)
+    networks = (*firewall_rules.METADATA, *_LINK_LOCAL)
+    is_metadata = any(service.address in network for network in networks)
+    if is_metadata and service.port != _DNS_PORT:
+        raise ValueError(
+            f"{service.address} may be a metadata service, which has credentials of the host: "
+            f"only port {_DNS_PORT} can be allowed there"
+        )
 
 
 def _reachable(value: str) -> None:
@@ -71,7 +92,7 @@ def default_public_address() -> str:
 
 Address = Annotated[str, AfterValidator(lambda value: str(ipaddress.ip_address(value)))]
 Listener = Annotated[str, checked(_listener)]
-Prefix = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+Prefix = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$"), checked(_not_reserved)]
 Bridge = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,15}$")]
 
 
@@ -82,7 +103,7 @@ class AgentConfig(Settings):
     named otherwise.
     """
 
-    state_dir: Absolute = Path("/var/lib/tiltyard-agent")
+    state_dir: OwnFolder = Path("/var/lib/tiltyard-agent")
     socket: Absolute = AGENT_SOCKET
     rpc_listen: Listener = ""
     rpc_address: Listener = ""
@@ -99,7 +120,7 @@ class AgentConfig(Settings):
     env_prefixes: Annotated[Words[Prefix], Field(min_length=1)] = ("TILTYARD",)
     firewall_bridges: Words[Bridge] = ("docker0", "tiltyard0")
     firewall_blocked: Words[NetworkText] = ()
-    firewall_allowed: Words[Annotated[str, checked(firewall_rules.service)]] = ()
+    firewall_allowed: Words[Annotated[str, checked(_allowed)]] = ()
     cpu: Annotated[float, Field(gt=0, le=MOST_CORES)] | None = None
     ram: Annotated[int, Field(gt=0, le=MOST_MEBIBYTES)] | None = None
     gpus: Words[str] = ()

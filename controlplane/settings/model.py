@@ -15,10 +15,10 @@ from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 from controlplane.settings.registries import RegistryConfig
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import (
-    Absolute,
     Key,
     Mistake,
     NetworkText,
+    OwnFolder,
     Settings,
     SettingsError,
     Words,
@@ -32,6 +32,9 @@ ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOT_AGENTS = frozenset({"controlplane", "init"})
 """Reserved agent names: the audit uses them for the product itself."""
+WIDEST_PROXIES = 8  # Length of the prefix, of a private network
+_WIDEST_PUBLIC = {4: 12, 6: 28}
+"""By IP version: as wide as a network of a provider of proxies."""
 MOST_DAYS = 36_500  # A century; larger values would overflow dates
 
 
@@ -71,16 +74,28 @@ class AgentConfig(Settings):
     node_pool: str = "default"
 
 
+def _narrow(text: str) -> None:
+    """Refuse networks with more than proxies: any client in them could forge its address."""
+    network = ipaddress.ip_network(text)
+    widest = _WIDEST_PUBLIC[network.version] if network.is_global else WIDEST_PROXIES
+    if network.prefixlen < widest:
+        kind = "a public network" if network.is_global else "a network"
+        raise ValueError(
+            f"{network} must be at most a /{widest}, as {kind}: whoever is in it can forge the "
+            "addresses of callers, and has no limit of connections per address"
+        )
+
+
 class Config(Settings):
     """The control plane's settings, documented in docs/operations.md. Durations are seconds."""
 
-    state_dir: Absolute = STATE_DIR
+    state_dir: OwnFolder = STATE_DIR
     api_listen: Annotated[str, checked(_listen)] = API_LISTEN
     enrol_listen: OptionalListen = ":7443"
     metrics_listen: OptionalListen = "127.0.0.1:7446"
     tls_certificate: str = ""
     tls_key: str = ""
-    behind_proxy: Words[NetworkText] = ()
+    behind_proxy: Words[Annotated[NetworkText, checked(_narrow)]] = ()
     max_connections: Count = 4096
     max_connections_per_address: Count = 1024
     environment: Annotated[str, Field(min_length=1)] = "production"

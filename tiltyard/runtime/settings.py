@@ -6,6 +6,7 @@ All mistakes are reported at once, one line each.
 import difflib
 import ipaddress
 import json
+import posixpath
 import re
 import sys
 import tomllib
@@ -101,6 +102,42 @@ def _absolute(value: Path) -> None:
 
 
 Absolute = Annotated[Path, checked(_absolute)]
+
+_OF_THE_KERNEL = ("/dev", "/proc", "/sys")
+_SHARED_FOLDERS = frozenset(
+    {
+        "/",
+        "/bin",
+        "/boot",
+        "/etc",
+        "/home",
+        "/lib",
+        "/media",
+        "/mnt",
+        "/opt",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/tmp",  # noqa: S108 - it is refused
+        "/usr",
+        "/var",
+        "/var/lib",
+        "/var/lib/docker",
+        "/var/tmp",  # noqa: S108 - it is refused
+    }
+)
+"""Folders with files of others, of which a program must not take possession."""
+
+
+def _own_folder(value: Path) -> None:
+    path = posixpath.normpath(value).replace("//", "/")
+    if path in _SHARED_FOLDERS or path.startswith(_OF_THE_KERNEL):
+        raise ValueError("must be a folder of its own, such as one below /var/lib")
+
+
+OwnFolder = Annotated[Absolute, checked(_own_folder)]
+"""The absolute path of a folder that only one program uses."""
 
 Words = Annotated[tuple[T, ...], BeforeValidator(_split)]
 """A list, comma-separated in the environment."""

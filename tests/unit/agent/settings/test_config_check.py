@@ -105,12 +105,24 @@ def test_all_settings_but_the_address_have_defaults(path: Path) -> None:
         ('bind_address = "localhost"\n', "bind_address"),
         ('latency_addresses = ["::1"]\n', "latency_addresses"),
         ('env_prefixes = ["A B"]\n', "env_prefixes"),
+        ('env_prefixes = ["GAME", "LD"]\n', "LD_… are variables of other programs"),
+        ('state_dir = "/"\n', "state_dir: must be a folder of its own"),
+        ('state_dir = "/usr/../var/lib/"\n', "state_dir: must be a folder of its own"),
+        ('state_dir = "/proc/self"\n', "state_dir: must be a folder of its own"),
+        ('firewall_allowed = ["169.254.169.254:80/tcp"]\n', "may be a metadata service"),
+        ('firewall_allowed = ["[fe80::1]:80/tcp"]\n', "may be a metadata service"),
+        ('firewall_allowed = ["[fd00:ec2::254]:80/tcp"]\n', "may be a metadata service"),
     ],
 )
 def test_error_names_the_mistake(path: Path, text: str, named: str) -> None:
     path.write_text(BASE + text)
     with pytest.raises(SettingsError, match=named):
         load_config(path, {})
+
+
+def test_accepts_the_resolver_of_a_cloud(path: Path) -> None:
+    path.write_text(BASE + 'firewall_allowed = ["169.254.169.253:53/udp"]\n')
+    assert load_config(path, {}).firewall_allowed == ("169.254.169.253:53/udp",)
 
 
 def test_rejects_unspecified_public_address() -> None:

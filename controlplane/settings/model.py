@@ -81,7 +81,7 @@ def _narrow(text: str) -> None:
     if network.prefixlen < widest:
         kind = "a public network" if network.is_global else "a network"
         raise ValueError(
-            f"{network} must be at most a /{widest}, as {kind}: whoever is in it can forge the "
+            f"{network} must be at most a /{widest}, as {kind}: any client in it can forge the "
             "addresses of callers, and has no limit of connections per address"
         )
 

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from agent.cli.serve import STOP_SECONDS
+from agent.logs.reading import CHUNK_BYTES as LOG_CHUNK_BYTES
+from agent.logs.reading import EACH_HOST
+from agent.network.tls_gate import Limits
+from agent.network.tls_relay import CHUNK_BYTES
 from agent.settings.model import AgentConfig
+from agent.state.retention import ENDED_KEPT
 from controlplane.api.enrolling import BOUNDS
+from controlplane.http.byte_room import BODIES_BYTES, RESPONSES_BYTES
 from controlplane.http.listeners import STOP_TIMEOUT
+from controlplane.sessions.descriptions import MOST_BYTES as DESCRIPTION_BYTES
 from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.settings.model import Config
 from tests.support.harness import ROOT
@@ -24,6 +31,22 @@ CAPABILITIES = {
     "tiltyard-controlplane": set(),
 }
 SECONDS = {"s": 1, "min": 60}
+HELD_BYTES = {
+    "tiltyard-agent": {
+        "the program": 75 * 10**6,
+        "live sessions": 1000 * 60_000,
+        "ended sessions": ENDED_KEPT * 15_000,
+        "connections to TLS ports": Limits().total * 2 * CHUNK_BYTES,
+        "readers of logs": 2 * EACH_HOST * 4 * LOG_CHUNK_BYTES,
+    },
+    "tiltyard-controlplane": {
+        "the program with 20,000 sessions": 2 * 415 * 10**6,
+        "bodies": BODIES_BYTES,
+        "responses": RESPONSES_BYTES,
+        "descriptions": DESCRIPTION_BYTES,
+    },
+}
+"""Most bytes that each program holds at its limits; docs/performance.md has what was measured."""
 
 
 def run(*command: str | Path) -> str:
@@ -109,6 +132,14 @@ def test_stop_timeout_exceeds_shutdown_time() -> None:
     listeners = 2 * STOP_TIMEOUT
     bounded = listeners + Config().start_timeout + STOP_WAIT
     assert seconds("tiltyard-controlplane", "TimeoutStopSec") > bounded
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_memory_is_bounded_at_twice_what_a_program_may_hold(unit: str) -> None:
+    found = re.fullmatch(r"(\d+)G", line(unit, "MemoryMax"))
+    assert found is not None
+    assert int(found[1]) * 2**30 >= 2 * sum(HELD_BYTES[unit].values())
+    assert lines(unit, "MemoryHigh") == []  # it stalls the event loop, as a hang does
 
 
 def test_engine_and_agent_restart_independently() -> None:

@@ -14,8 +14,8 @@ Column = str | tuple[str, str | Callable[[Row], str]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(
-    {"certificateExpires", "created", "drainDeadline", "expires", "lastReport", "lastUsed", "lost"}
-    | {"revoked", "time"}
+    {"certificateExpires", "created", "drainDeadline", "expires", "first", "last", "lastReport"}
+    | {"lastUsed", "lost", "revoked", "time"}
 )
 
 

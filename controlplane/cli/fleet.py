@@ -7,7 +7,7 @@ import click
 
 from controlplane.cli.api import Api
 from controlplane.cli.authority import short
-from controlplane.cli.columns import Column, Row, cores, memory, sheet, time
+from controlplane.cli.columns import Column, Row, cores, memory, sheet, table, time
 from controlplane.cli.console import confirmed
 from controlplane.cli.options import NAME, PAIRS, YES, calls, lists, removes
 from controlplane.cli.placement import placement
@@ -71,6 +71,25 @@ AGENT: tuple[Column, ...] = (
     "pulls",
     "startFailures",
 )
+EXPOSURE: tuple[Column, ...] = (
+    "agent",
+    "sessions",
+    "running",
+    "accounts",
+    ("APPLICATIONS", "applicationCount"),
+    ("WARM POOLS", "warmPoolCount"),
+    ("REGISTRY LOGINS", "registryLoginCount"),
+)
+EXPOSED_APPLICATIONS: tuple[Column, ...] = (
+    "account",
+    "image",
+    "sessions",
+    "running",
+    "first",
+    "last",
+)
+EXPOSED_WARM_POOLS: tuple[Column, ...] = ("account", ("WARM POOL OF", "image"), "location")
+EXPOSED_LOGINS: tuple[Column, ...] = (("REGISTRY", "name"), "address", "username")
 DRAIN: tuple[Column, ...] = ("name", "sessions", ("DRAINING", _draining))
 WARM_POOLS: tuple[Column, ...] = (
     "image",
@@ -183,9 +202,32 @@ def undrain(api: Api, name: str) -> None:
 @YES
 @calls("revoke the agent")
 def revoke_agent(api: Api, name: str, *, yes: bool) -> None:
-    """Revoke an agent whose host is compromised; its sessions are lost."""
+    """Revoke an agent whose host is compromised; its sessions are lost.
+
+    Prints what the host had access to.
+    """
     confirmed(f"Revoke the agent {name} permanently and end all of its sessions?", yes=yes)
-    api.call("POST", "operator", "agent", name, "revoke")
+    api.print(api.call("POST", "operator", "agent", name, "revoke"), _exposure)
+
+
+@agent.command("exposure")
+@NAME
+@calls("show what the host had access to")
+def show_exposure(api: Api, name: str) -> None:
+    """Show what an agent's host has had access to, also after it was revoked."""
+    api.print(api.call("GET", "operator", "agent", name, "exposure"), _exposure)
+
+
+def _exposure(content: Row) -> list[str]:
+    lists = (
+        (EXPOSED_APPLICATIONS, content["applications"]),
+        (EXPOSED_WARM_POOLS, content["warmPools"]),
+        (EXPOSED_LOGINS, content["registryLogins"]),
+    )
+    lines = sheet(EXPOSURE, content)
+    for columns, rows in lists:
+        lines += ["", *table(columns, rows)]
+    return lines
 
 
 @agent.command("token")

@@ -216,6 +216,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/operator/agent/{agent}/token"): Case(World.enrolled_agent_of),
     ("POST", "/operator/agent/{agent}/drain"): Case(World.agent_of, {"deadline": "2h"}),
     ("DELETE", "/operator/agent/{agent}/drain"): Case(World.agent_of),
+    ("GET", "/operator/agent/{agent}/exposure"): Case(World.agent_of),
     ("POST", "/operator/agent/{agent}/revoke"): Case(World.enrolled_agent_of),
     ("GET", "/operator/authority"): Case(),
     ("POST", "/operator/authority/rotate"): Case(body={}),

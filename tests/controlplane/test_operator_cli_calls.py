@@ -28,6 +28,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "agent token --agent a/0": ("POST", "/operator/agent/a%2F0/token", None),
     "agent undrain a/0": ("DELETE", "/operator/agent/a%2F0/drain", None),
     "agent revoke a/0 --yes": ("POST", "/operator/agent/a%2F0/revoke", None),
+    "agent exposure a/0": ("GET", "/operator/agent/a%2F0/exposure", None),
     "authority rotate": ("POST", "/operator/authority/rotate", {"compromised": False}),
     "authority rotate --compromised --yes": (
         "POST",

@@ -1,6 +1,7 @@
 """Sessions of a revoked host, at each moment of a revocation."""
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from controlplane.storage.tables.sessions import begin_attempt, reserve
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
+from tests.support.tasks import running
+from tiltyard.agent.v1 import agent_pb2
 
 
 class Revoking(System):
@@ -42,7 +45,7 @@ async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
     gone = await system.enrolled()
     assert_error(await system.ask("POST", "a0/revoke"), 409)
     for _ in range(2):
-        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
     shown = (await system.ask("GET", gone.name)).json
     assert shown["state"] == "revoked"
     assert shown["declared"] is False
@@ -57,7 +60,7 @@ async def test_start_under_way_continues_on_another_host(system: Revoking) -> No
     gone = await system.enrolled()
     starting, _ = await system.held_start(agent=gone, id="match")
     system.agent.change_host(start_slots=4)
-    assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+    assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
     assert (await starting).status == 201
     assert await system.session("match") == [("running", None, "a0")]
     # Nothing waits for the first attempt.
@@ -74,7 +77,7 @@ async def test_start_answered_during_revocation_is_lost(
     async def after_the_revocation(*arguments: Any) -> Any:
         if len(arguments) != len(("self", "agent", "sessions", "now")):
             return await write(*arguments)
-        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
         # As if its stream had not reported it before the revocation.
         await system.rows(
             "UPDATE session SET confirmed=0, state='created', ended_ms=NULL, end_reason=NULL"
@@ -93,7 +96,7 @@ async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     gone = await system.enrolled()
 
     async def after_the_revocation(go: Go) -> Any:
-        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
         return await go()
 
     intercept(monkeypatch, reserve, after_the_revocation)
@@ -112,7 +115,7 @@ async def test_start_that_waited_does_not_begin_on_a_host_revoked_meanwhile(
     await system.has_reported(gone.name, start_slots=0)
 
     async def after_the_revocation(go: Go) -> Any:
-        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 204
+        assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
         return await go()
 
     intercept(monkeypatch, begin_attempt, after_the_revocation)
@@ -143,3 +146,63 @@ async def test_restart_frees_unfinished_starts_on_a_revoked_host(system: Revokin
     assert await system.session("begun") == []
     assert await system.session("other") == [("dead", "host_lost", gone.name)]
     assert await system.owed() == []
+
+
+async def test_a_host_is_revoked_while_it_floods_and_its_exposure_is_listed(
+    system: Revoking,
+) -> None:
+    gone = await system.enrolled()
+    login = {"address": "r.example", "username": "robot", "password": "secret"}
+    (await system.call("PUT", "/operator/registry/private", json=login)).expect(204)
+    await system.make_application(tag=None, name="other", registry="private")
+    assert (await system.start(id="live")).status == 201
+    assert (await system.start(id="over")).status == 201
+    [session] = [each for each in gone.live if each.identity.session_id == "over"]
+    gone.end(session.internal_id)
+    await system.becomes("over", "exited")
+    (await system.call("PUT", "/warm-pool/game/local", json={"size": 1})).expect(204)
+    before = (await system.ask("GET", f"{gone.name}/exposure")).expect(200).json
+
+    async def flood() -> None:
+        while True:
+            for number in range(50):
+                false = copy.deepcopy(session)
+                false.internal_id = f"00000000-0000-4000-8000-{number:012}"
+                false.in_doubt = True
+                false.warm_pool = "none"
+                gone.sessions[false.internal_id] = false
+                gone.change(false.internal_id, state=agent_pb2.STATE_RUNNING)
+            gone.change_host(version="x" * 1000)
+            await asyncio.sleep(0)
+
+    async with running(flood()):
+        revoked = (await system.ask("POST", f"{gone.name}/revoke")).expect(200).json
+        assert system.control_plane.fleet.host(gone.name) is None
+        assert await system.session("live") == [("dead", "host_lost", gone.name)]
+        assert (await system.call("GET", "/session", account="bob")).status == 200
+    assert revoked == before
+    [placed] = revoked["applications"]
+    assert placed.pop("first") <= placed.pop("last")
+    assert placed == {"account": "alice", "image": "game", "sessions": 2, "running": 1}
+    assert revoked["sessions"] == 2
+    assert revoked["running"] == 1
+    assert revoked["accounts"] == ["alice"]
+    assert revoked["warmPools"] == [{"account": "alice", "image": "game", "location": "local"}]
+    assert revoked["registryLogins"] == [
+        {"name": "private", "address": "r.example", "username": "robot"}
+    ]
+    listed = await system.read(f"/operator/session?agent={gone.name}&all=1")
+    assert {each["id"] for each in listed["sessions"]} == {"live", "over"}
+    await system.restart()
+    assert (await system.ask("GET", f"{gone.name}/exposure")).json == before
+    assert (await system.ask("DELETE", gone.name)).status == 204
+    assert_error(await system.ask("GET", f"{gone.name}/exposure"), 404)
+
+
+async def test_exposure_has_nothing_of_other_hosts_and_places(system: Revoking) -> None:
+    gone = await system.enrolled()
+    (await system.edit(regions=["elsewhere"])).expect(204)
+    shown = (await system.ask("GET", f"{gone.name}/exposure")).json
+    assert shown["accounts"] == []
+    assert shown["sessions"] == 0
+    assert shown["warmPools"] == []

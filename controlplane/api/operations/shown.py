@@ -20,6 +20,7 @@ Count = Annotated[int, BeforeValidator(len)]
 Maybe = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 First20 = Annotated[list[_Item], BeforeValidator(lambda items: items[:20])]
 """The first ones are enough to show a problem."""
+First1000 = Annotated[list[_Item], BeforeValidator(lambda items: items[:1000])]
 
 
 class Shown(BaseModel):

@@ -208,17 +208,6 @@ async def create_token_to_enrol_again(request: web.Request) -> Answer[CreatedEnr
     return Answer(CreatedEnrolmentToken.show(token))
 
 
-@operation()
-async def revoke_agent(request: web.Request) -> None:
-    """Revoke the trust in an agent whose host is compromised. Idempotent, cannot be undone.
-
-    Its streams are closed and it is not connected to again. Its sessions are `dead`. It stays
-    listed until it is removed.
-    """
-    name = request.match_info["agent"]
-    await services_of(request).enrolment.revoke(caller_of(request), name)
-
-
 class DrainBody(Body):
     """The body of POST /operator/agent/{agent}/drain; the rest is stopped at the deadline."""
 

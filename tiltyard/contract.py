@@ -210,9 +210,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class PullProgress:
-    """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun."""
+    """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun.
+
+    `downloading` counts the layers that the registry is sending now.
+    """
 
     layers: int = 0
     layers_done: int = 0
     received_bytes: int = 0
     waiting: bool = False
+    downloading: int = 0

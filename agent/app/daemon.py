@@ -90,7 +90,9 @@ class Daemon:
         self._records = Records(config.state_dir)
         self.feed = Feed()
         self._policy = load_policy(config.policy)
-        self.images = Images(self._engine, self.feed, self._policy, metrics=self.metrics)
+        self.images = Images(
+            self._engine, self.feed, self._policy, metrics=self.metrics, clock=clock
+        )
         self.conntrack = Conntrack()
         self._tls_ports = TlsPorts(
             config.certificate_files(),

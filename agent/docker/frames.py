@@ -90,6 +90,7 @@ class PullSteps:
     def __init__(self) -> None:
         self._received: dict[str, int] = {}
         self._done: set[str] = set()
+        self._downloading: set[str] = set()
 
     def add(self, step: Mapping[str, Any]) -> PullProgress:
         """Add one event and return the progress of the pull."""
@@ -100,12 +101,16 @@ class PullSteps:
             if status == "Downloading":
                 now = int((step.get("progressDetail") or {}).get("current") or 0)
                 self._received[layer] = max(received, now)
-            elif status in {"Pull complete", "Already exists"}:
+                self._downloading.add(layer)
+            elif not status.startswith("Retrying"):
+                self._downloading.discard(layer)
+            if status in {"Pull complete", "Already exists"}:
                 self._done.add(layer)
         return PullProgress(
             layers=len(self._received),
             layers_done=len(self._done),
             received_bytes=sum(self._received.values()),
+            downloading=len(self._downloading),
         )
 
 

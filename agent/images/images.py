@@ -16,16 +16,20 @@ from agent.domain.errors import (
     InvalidArgumentError,
     RegistryTimeoutError,
 )
+from agent.images.pace import TOO_SLOW, PullPace
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
 from tiltyard.contract import PullProgress
 from tiltyard.registry_address import LONGEST_ADDRESS, why_refused
+from tiltyard.runtime.clock import Clock, SystemClock
+from tiltyard.runtime.fair_queue import FairSlots
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-CONCURRENT_PULLS = 2  # More pulls slow each other down and made engines hang
+CONCURRENT_PULLS = 4
+"""Of one account half, of two accounts three. More slow each other down and made engines hang."""
 
 PULL_SECONDS = 1800.0
 """Timeout of a pull: 10 GB at 45 Mbit/s. A slow pull must not hold a slot forever."""
@@ -60,12 +64,13 @@ class Images:
     _: KW_ONLY
     metrics: Metrics = field(default_factory=Metrics)
     pull_timeout: float = PULL_SECONDS
+    clock: Clock = field(default_factory=SystemClock)
     here: frozenset[str] = field(default=frozenset(), init=False)  # Digest references
     pulls: dict[str, PullProgress] = field(default_factory=dict, init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _tasks: TaskOwner[None] = field(default_factory=lambda: TaskOwner(AgentError), init=False)
-    _slots: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(CONCURRENT_PULLS), init=False
+    _slots: FairSlots = field(
+        default_factory=lambda: FairSlots(lambda: CONCURRENT_PULLS), init=False
     )
 
     async def sizes(self) -> Mapping[str, int]:
@@ -84,9 +89,11 @@ class Images:
             self.feed.images_changed()
 
     async def pull(
-        self, image: str, credentials: Credentials | None = None
+        self, image: str, credentials: Credentials | None = None, account: str = ""
     ) -> AsyncGenerator[PullProgress]:
         """Pull an image, or join its pull, and yield progress; it continues without a reader.
+
+        `account` holds the slot of the pull, "" for an operator.
 
         Raises AgentError as listed for PullImage in agent.proto.
         """
@@ -97,7 +104,7 @@ class Images:
             return
         task = self._tasks.get(image)
         if task is None or task.done():
-            work = self._run(image, credentials)
+            work = self._run(image, credentials, account)
             task = self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         yielded = None
         while not task.done():
@@ -131,12 +138,15 @@ class Images:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _run(self, image: str, credentials: Credentials | None) -> None:
+    async def _run(self, image: str, credentials: Credentials | None, account: str) -> None:
         try:
-            if self._slots.locked():
-                log.info("pull waits for others", image=image, count=CONCURRENT_PULLS)
-            self._note(image, PullProgress(waiting=self._slots.locked()))
-            async with self._slots:
+            must_wait = self._slots.must_wait(account)
+            if must_wait:
+                log.info(
+                    "pull waits for others", image=image, account=account, count=self._slots.used
+                )
+            self._note(image, PullProgress(waiting=must_wait))
+            async with self._slots.hold(account):
                 with self.metrics.pull():
                     await self._fetch(image, credentials)
         except AgentError as error:
@@ -149,11 +159,14 @@ class Images:
     async def _fetch(self, image: str, credentials: Credentials | None) -> None:
         log.info("pull begins", image=image)
         self._note(image, PullProgress())
+        pace = PullPace(self.clock.monotonic())
         try:
             async with asyncio.timeout(self.pull_timeout):
                 async with self.engine.pull(image, credentials) as steps:
                     async for progress in steps:
                         self._note(image, progress)
+                        if pace.is_too_slow(progress, self.clock.monotonic()):
+                            raise RegistryTimeoutError(image, TOO_SLOW)
         except TimeoutError:
             cause = f"it timed out after {self.pull_timeout:g} s"
             raise RegistryTimeoutError(image, cause) from None

@@ -190,7 +190,9 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         credentials = None
         if request.HasField("credentials"):
             credentials = Credentials(request.credentials.username, request.credentials.password)
-        async with aclosing(self.images.pull(request.image, credentials)) as steps:
+        async with aclosing(
+            self.images.pull(request.image, credentials, request.account)
+        ) as steps:
             async for progress in steps:
                 yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)

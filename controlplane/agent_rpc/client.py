@@ -211,13 +211,15 @@ class AgentClient:
         return self._stream("FetchArtifact", request, TRANSFER_TIMEOUT, _data)
 
     def pull_image(
-        self, image: str, login: RegistryLogin | None = None
+        self, image: str, login: RegistryLogin | None = None, account: str = ""
     ) -> AsyncGenerator[PullProgress, None]:
-        """Pull an image and follow the progress. Idempotent. Raises as `watch`.
+        """Pull an image for an account and follow the progress. Idempotent. Raises as `watch`.
 
         Closing cancels the call, not the pull.
         """
-        request = agent_pb2.PullImageRequest(image=image, credentials=credentials_out(login))
+        request = agent_pb2.PullImageRequest(
+            image=image, credentials=credentials_out(login), account=account
+        )
         ended = "the agent ended the pull without a result"
         return self._stream("PullImage", request, PULL_TIMEOUT, _progress, ended=ended)
 
@@ -361,7 +363,11 @@ def _progress(response: agent_pb2.PullImageResponse) -> PullProgress | None:
     if response.done:
         return None
     return PullProgress(
-        response.layers, response.layers_done, response.received_bytes, response.waiting
+        layers=response.layers,
+        layers_done=response.layers_done,
+        received_bytes=response.received_bytes,
+        waiting=response.waiting,
+        downloading=response.downloading,
     )
 
 

@@ -77,7 +77,9 @@ async def test_cause_of_a_failed_pull_is_shown_and_logged(
     await eventually_equals(lambda: _pulls(system), [])
 
 
-async def test_at_most_two_images_are_pulled_to_a_host_at_once(system: System) -> None:
+async def test_at_most_two_images_of_an_account_are_pulled_to_a_host_at_once(
+    system: System,
+) -> None:
     await system.make_application(tag=None, tagKeep=10)
     system.agent.during_pull = system.agent.hang
     images = {await system.enable(tag, pulled_by=()) for tag in ("v1", "v2", "v3")}

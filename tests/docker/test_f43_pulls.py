@@ -48,6 +48,7 @@ from tests.support.registry_faults import (
 
 pytestmark = pytest.mark.part_alone
 
+SHARE = CONCURRENT_PULLS // 2  # Pulls of one account
 SOON = 1.0  # Timeout in seconds of a pull that must not succeed
 IN_TIME = 10.0  # Timeout in seconds of a pull that must succeed, even on a busy machine
 
@@ -110,10 +111,13 @@ async def puller(engine: PrivateEngine) -> AsyncIterator[Puller]:
 
 
 async def pull(
-    images: Images, image: PushedImage, credentials: Credentials | None = None
+    images: Images,
+    image: PushedImage,
+    credentials: Credentials | None = None,
+    account: str = "",
 ) -> list[bool]:
     """Pull an image; return for each step whether it waited."""
-    async with aclosing(images.pull(image.reference, credentials)) as steps:
+    async with aclosing(images.pull(image.reference, credentials, account)) as steps:
         return [progress.waiting async for progress in steps]
 
 
@@ -230,7 +234,7 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
     host: Puller, chaos: ChaosRegistry
 ) -> None:
     empty = host.kept()
-    stuck = [pushed(chaos, f"stuck-{number}") for number in range(CONCURRENT_PULLS)]
+    stuck = [pushed(chaos, f"stuck-{number}") for number in range(SHARE)]
     good = pushed(chaos, "good")
     for image in stuck:
         chaos.disturb(image.layers[-1], hangs)
@@ -249,6 +253,25 @@ async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadlin
     for image in (*stuck, good):
         await patient.remove(image.reference)
     await host.until_kept(empty)
+
+
+async def test_f43_pulls_of_an_account_that_hang_delay_no_pull_of_another(
+    host: Puller, chaos: ChaosRegistry
+) -> None:
+    stuck = [pushed(chaos, f"stuck-{number}") for number in range(SHARE + 1)]
+    good = pushed(chaos, "good")
+    for image in stuck:
+        chaos.disturb(image.layers[-1], hangs)
+    images = host.images()
+    hung = [asyncio.create_task(pull(images, image, account="alice")) for image in stuck]
+    for image in stuck[:SHARE]:
+        await asyncio.to_thread(chaos.wait_until_asked, image.layers[-1])
+    assert True not in await pull(images, good, account="bob")
+    chaos.heal()
+    await asyncio.gather(*hung, return_exceptions=True)
+    for image in (*stuck, good):
+        await pull_until_done(images, image)
+        await images.remove(image.reference)
 
 
 async def test_f43_a_hundred_who_ask_for_an_image_get_one_download_of_each_blob(
@@ -276,9 +299,9 @@ async def test_f43_two_pulls_at_a_time_and_the_others_say_that_they_wait(
     chaos.disturb(BLOBS, waits)
     images = host.images()
     callers = [asyncio.create_task(pull(images, image)) for image in wanted]
-    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS, CONCURRENT_PULLS)
+    await asyncio.to_thread(chaos.wait_until_asked, MANIFESTS, SHARE)
     begun = [image for image in wanted if chaos.asked(image.digest)]
-    assert len(begun) == CONCURRENT_PULLS
+    assert len(begun) == SHARE
     chaos.heal()
     waited = [True in steps for steps in await asyncio.gather(*callers)]
     assert waited == [image not in begun for image in wanted]

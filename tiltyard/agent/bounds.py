@@ -125,7 +125,9 @@ BOUNDS: dict[str, Bound] = {
     "Port.host_port": _PORT,
     "PortRequest.container_port": _number(2**32 - 1),  # refused by name where it is read
     "PortRequest.pinned_host_port": _number(2**32 - 1),
+    "PullImageRequest.account": _text(_NAME),
     "PullImageRequest.image": _text(MAX_IMAGE),
+    "PullImageResponse.downloading": _number(_COUNT),
     "PullImageResponse.layers": _number(_COUNT),
     "PullImageResponse.layers_done": _number(_COUNT),
     "PullImageResponse.received_bytes": _number(_BYTES),

@@ -5,8 +5,9 @@ account's item by one item only.
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, TypeVar
 
 from tiltyard.runtime.fair_share import exceeds_share
@@ -108,11 +109,25 @@ class FairSlots:
         return self._held.get(account, 0)
 
     def take(self, account: str = "") -> bool:
-        """Take a slot if the account may have one now and does not wait for another."""
-        if self.waiting.has(account) or not self.may_hold(account):
+        """Take a slot, unless the account must wait for one."""
+        if self.must_wait(account):
             return False
         self._give(account)
         return True
+
+    def must_wait(self, account: str) -> bool:
+        """Return whether an account gets no slot now, or others of its own wait for one."""
+        return self.waiting.has(account) or not self.may_hold(account)
+
+    @contextlib.asynccontextmanager
+    async def hold(self, account: str) -> AsyncIterator[None]:
+        """Wait for a slot and hold it."""
+        if not self.take(account):
+            await self.wait(account)
+        try:
+            yield
+        finally:
+            self.release(account)
 
     def may_hold(self, account: str, more: int = 1) -> bool:
         """Return whether `more` slots are free and within the share of an account."""

@@ -20,6 +20,7 @@ from controlplane.storage.tables.tags import HostImages, images_of
 from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.fair_queue import FairSlots
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -31,11 +32,12 @@ LONGEST_WAIT = 60.0
 
 REVIEW_INTERVAL = 600.0  # Seconds between comparisons without another cause
 REPORT_WAIT = 1.0  # Seconds in which a host reports a pulled image
-MAX_PULLS = 2  # Concurrent pulls on one host: more would only share its network and disk
+MAX_PULLS = 4  # On one host; of one account half: more would only share its network and disk
+MAX_SUSPECT_PULLS = 2  # Of those on one host, of one account half
 MAX_REMOVALS = 2  # Concurrent removals on one host, however many surplus images it reports
 
 
-_NOTHING = HostImages(frozenset(), frozenset())
+_NOTHING = HostImages({}, frozenset())
 
 
 class PullState(StrEnum):
@@ -83,8 +85,8 @@ class Images:
     _running: TaskOwner[None] = field(default_factory=TaskOwner)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _reported: asyncio.Event = field(default_factory=asyncio.Event)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PULLS))
-    _suspect_slot: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    _slots: FairSlots = field(default_factory=lambda: FairSlots(lambda: MAX_PULLS))
+    _suspect_slots: FairSlots = field(default_factory=lambda: FairSlots(lambda: MAX_SUSPECT_PULLS))
     """For pulls likely to fail: a registry that hangs must not delay others (F43)."""
     _removal_slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_REMOVALS)
@@ -113,7 +115,7 @@ class Images:
     def on_change(self) -> None:
         """Handle a report of the host, or its return."""
         present = self._present_images()
-        if (present ^ self._present) - self._images.wanted:
+        if (present ^ self._present) - self._images.wanted.keys():
             self._stale = True
         if present != self._present or self._stale:
             self._wake.set()
@@ -159,7 +161,7 @@ class Images:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
         present = self._present_images()
         removals = self._removals
-        missing = self._images.wanted - present
+        missing = self._images.wanted.keys() - present
         self._removals = self._images.surplus & present
         for image in (self._pulls.keys() - missing) | (removals - self._removals):
             self._pulls.pop(image, None)
@@ -177,29 +179,39 @@ class Images:
     async def _pull(self, pull: Pull) -> None:
         back_off = self._back_off()
         while True:
+            account = self._account_of(pull)
             if self._is_suspect(pull):
-                async with self._suspect_slot, self._slots:
-                    await self._attempt(pull)
+                async with self._suspect_slots.hold(account), self._slots.hold(account):
+                    await self._attempt(pull, account)
             else:
-                async with self._slots:
+                async with self._slots.hold(account):
                     if self._is_suspect(pull):
                         continue  # a pull from its registry has failed meanwhile
-                    await self._attempt(pull)
+                    await self._attempt(pull, account)
             if pull.state is PullState.FAILED:
                 await back_off.wait()
             else:
                 await self.clock.sleep(REPORT_WAIT)
 
+    def _account_of(self, pull: Pull) -> str:
+        """Return the account whose slot a pull takes: of those with a tag the least busy one."""
+
+        def pulls_of(account: str) -> int:
+            return self._slots.held(account) + self._slots.waiting.count(account)
+
+        return min(sorted(self._images.wanted[pull.image]), key=pulls_of)
+
     def _is_suspect(self, pull: Pull) -> bool:
         same = (other for other in self._pulls.values() if other.registry == pull.registry)
         return any(other.failures for other in same)
 
-    async def _attempt(self, pull: Pull) -> None:
+    async def _attempt(self, pull: Pull, account: str) -> None:
         await self._until_responsive()
         pull.state = PullState.PULLING
         try:
             login = await self.login_for(pull.image)
-            async with aclosing(self.host.client.pull_image(pull.image, login)) as steps:
+            steps = self.host.client.pull_image(pull.image, login, account)
+            async with aclosing(steps):
                 async for progress in steps:
                     pull.state = PullState.QUEUED if progress.waiting else PullState.PULLING
                     pull.progress = progress

@@ -1,7 +1,8 @@
 """Tags of applications and their images in the database."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 
 from controlplane.domain.errors import ConflictError
@@ -10,7 +11,7 @@ from controlplane.storage.engine.store import Actor, Database, record_event
 MAX_ENABLED_TAGS = 1000  # Per account: a host may have to keep as many images
 
 _WANTED = (
-    "SELECT tag.image FROM tag JOIN application ON application.account = tag.account"
+    "SELECT tag.image, tag.account FROM tag JOIN application ON application.account = tag.account"
     " AND application.name = tag.application WHERE tag.enabled AND node_pool = :node_pool"
     " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = :region)"
 )
@@ -29,7 +30,8 @@ class Tag:
 class HostImages:
     """Images that a host must have, and those of withdrawn tags that it may remove."""
 
-    wanted: frozenset[str]
+    wanted: Mapping[str, AbstractSet[str]]
+    """By image the accounts that have it enabled."""
     surplus: frozenset[str]
 
 
@@ -75,12 +77,14 @@ def images_of(db: Database, region: str, node_pool: str, present: Collection[str
     Only images that once had a tag are surplus.
     """
     place = {"node_pool": node_pool, "region": region}
-    wanted = frozenset(row[0] for row in db.execute(_WANTED, place))
+    wanted: dict[str, set[str]] = {}
+    for image, account in db.execute(_WANTED, place):
+        wanted.setdefault(image, set()).add(account)
     known = db.execute(
         "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
         (json.dumps(sorted(present)),),
     )
-    return HostImages(wanted, frozenset(row[0] for row in known) - wanted)
+    return HostImages(wanted, frozenset(row[0] for row in known) - wanted.keys())
 
 
 def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:

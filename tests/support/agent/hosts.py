@@ -139,7 +139,7 @@ class Agent:
             feed=feed,
         )
         self.sessions = SessionManager(self.runtime, self.reservations)
-        self.images = Images(engine, feed, metrics=metrics)
+        self.images = Images(engine, feed, metrics=metrics, clock=clock)
         self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
         self.warm_pools = WarmPools(self.runtime, self.reservations, self.sessions)
         self.reconciler = Reconciler(
@@ -309,9 +309,9 @@ async def until_sealed(agent: Agent, internal_id: str) -> Life:
     return life
 
 
-async def pulled(images: Images, image: str) -> None:
+async def pulled(images: Images, image: str, account: str = "") -> None:
     """Pull an image to its end."""
-    async for _ in images.pull(image):
+    async for _ in images.pull(image, account=account):
         pass
 
 

@@ -65,7 +65,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_PORT_OUT_OF_RANGE: _ErrorReason.ValueType  # 9
     """The pinned host port is outside the host's range."""
     ERROR_REASON_START_QUEUE_FULL: _ErrorReason.ValueType  # 10
-    """The host is starting as many containers as it can; nothing was begun."""
+    """The host is starting as many containers as it can, or as many of the account; nothing was begun."""
     ERROR_REASON_NOT_RECONCILED: _ErrorReason.ValueType  # 11
     """The agent has not yet compared its records with the engine."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 12
@@ -137,7 +137,7 @@ ERROR_REASON_PORT_TAKEN: ErrorReason.ValueType  # 8
 ERROR_REASON_PORT_OUT_OF_RANGE: ErrorReason.ValueType  # 9
 """The pinned host port is outside the host's range."""
 ERROR_REASON_START_QUEUE_FULL: ErrorReason.ValueType  # 10
-"""The host is starting as many containers as it can; nothing was begun."""
+"""The host is starting as many containers as it can, or as many of the account; nothing was begun."""
 ERROR_REASON_NOT_RECONCILED: ErrorReason.ValueType  # 11
 """The agent has not yet compared its records with the engine."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 12
@@ -896,7 +896,8 @@ class Host(_message.Message):
     @_builtins.property
     def starting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Internal ids that `reserved` and `free_sessions` include although no earlier message of the
-        stream reported them: of starts in progress, and of the sessions in the messages that follow.
+        stream reported them: of starts in progress, which hold or wait for a start slot, and of the
+        sessions in the messages that follow.
         """
 
     def __init__(
@@ -1889,8 +1890,13 @@ class PullImageRequest(_message.Message):
 
     IMAGE_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
     image: _builtins.str
     """What to pull, by digest: "host[:port]/repository@sha256:…"."""
+    account: _builtins.str
+    """The account that holds the slot of the pull, one of those with a tag of the image. An account
+    holds at most half of the slots that others leave free. Empty for a pull of an operator.
+    """
     @_builtins.property
     def credentials(self) -> Global___RegistryCredentials:
         """Absent for an anonymous pull."""
@@ -1900,10 +1906,11 @@ class PullImageRequest(_message.Message):
         *,
         image: _builtins.str = ...,
         credentials: Global___RegistryCredentials | None = ...,
+        account: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials", "image", b"image"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "credentials", b"credentials", "image", b"image"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1920,6 +1927,7 @@ class PullImageResponse(_message.Message):
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
+    DOWNLOADING_FIELD_NUMBER: _builtins.int
     layers: _builtins.int
     """Layers known so far."""
     layers_done: _builtins.int
@@ -1930,6 +1938,8 @@ class PullImageResponse(_message.Message):
     """True in the last message: the image is on the host."""
     waiting: _builtins.bool
     """True while the pull has not begun, since the host has enough others under way."""
+    downloading: _builtins.int
+    """Layers that the registry is sending now."""
     def __init__(
         self,
         *,
@@ -1938,10 +1948,11 @@ class PullImageResponse(_message.Message):
         received_bytes: _builtins.int = ...,
         done: _builtins.bool = ...,
         waiting: _builtins.bool = ...,
+        downloading: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "layers", b"layers", "layers_done", b"layers_done", "received_bytes", b"received_bytes", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "downloading", b"downloading", "layers", b"layers", "layers_done", b"layers_done", "received_bytes", b"received_bytes", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

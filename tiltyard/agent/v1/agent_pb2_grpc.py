@@ -212,7 +212,8 @@ class AgentServiceServicer:
 
     def PullImage(self, request, context):
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+        Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """

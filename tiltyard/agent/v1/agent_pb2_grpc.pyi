@@ -107,7 +107,8 @@ class AgentServiceStub:
     """
     PullImage: _grpc.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+    Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
@@ -200,7 +201,8 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     PullImage: _aio.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]  # type: ignore[assignment]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+    Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
@@ -350,7 +352,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.PullImageResponse], _abc.AsyncIterator[_agent_pb2.PullImageResponse]]:
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+        Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """

@@ -189,7 +189,8 @@ def test_sums_progress_of_layers() -> None:
         )
     ]
     assert progress[0] == PullProgress()
-    assert progress[4] == PullProgress(layers=2, layers_done=1, received_bytes=5)
+    assert progress[4] == PullProgress(layers=2, layers_done=1, received_bytes=5, downloading=1)
+    assert progress[5].downloading == 0
     assert progress[-1] == PullProgress(layers=2, layers_done=2, received_bytes=5)
 
 

@@ -23,6 +23,7 @@ from tests.support.fake_clock import FakeClock, until_idle
 from tiltyard.contract import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
+SHARE = MAX_PULLS // 2  # Of one account
 GOOD = "good.example/game@sha256:{}"
 BAD = "bad.example/game@sha256:{}"
 
@@ -32,6 +33,10 @@ class _Host:
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
+        self.accounts: dict[str, set[str]] = {}
+        """Accounts with a tag by image; alice has one of the others."""
+        self.asked: list[tuple[str, str]] = []
+        """Each pull's image and account."""
         self.surplus: set[str] = set()
         self.removals = 0
         self.reads = 0
@@ -61,14 +66,20 @@ class _Host:
 
     async def look(self, *_: object) -> HostImages:
         self.reads += 1
-        return HostImages(frozenset(self.wanted), frozenset(self.surplus))
+        return HostImages(
+            {image: self.accounts.get(image, {"alice"}) for image in self.wanted},
+            frozenset(self.surplus),
+        )
 
     async def remove_image(self, _: str) -> None:
         self.removals += 1
         await asyncio.Event().wait()
 
-    async def pull_image(self, image: str, _: object) -> AsyncGenerator[PullProgress]:
+    async def pull_image(
+        self, image: str, _: object, account: str
+    ) -> AsyncGenerator[PullProgress]:
         self.tried[image] += 1
+        self.asked.append((image, account))
         yield PullProgress()
         if image.startswith("bad"):
             await self.fail.wait()
@@ -92,11 +103,11 @@ async def host() -> AsyncIterator[_Host]:
 async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(host: _Host) -> None:
     host.begin(*(BAD.format(number) for number in range(40)))
     await until_idle()
-    assert len(host.tried) == MAX_PULLS
+    assert len(host.tried) == SHARE
     host.fail.set()
     host.fail.clear()  # the first two fail, so their registry is suspect
     await until_idle()
-    assert sum(pull.failures for pull in host.kept.pulls) == MAX_PULLS
+    assert sum(pull.failures for pull in host.kept.pulls) == SHARE
     await host.clock.advance(3 * LONGEST_WAIT)  # due pulls have begun
     assert [pull.state for pull in host.kept.pulls].count(PullState.PULLING) == 1
     tried = host.tried.total()
@@ -105,6 +116,43 @@ async def test_f43_many_images_that_hang_do_not_hold_up_one_that_does_not(host: 
     await until_idle()
     assert GOOD.format(0) in host.report.images
     assert host.tried.total() == tried + 1  # at once, despite one that hangs
+
+
+async def test_pulls_of_an_account_that_hang_delay_no_other_account(host: _Host) -> None:
+    host.begin(*(BAD.format(number) for number in range(40)))
+    await until_idle()
+    host.wanted.add(GOOD.format(0))
+    host.accounts[GOOD.format(0)] = {"bob"}
+    host.kept.look()
+    await until_idle()
+    assert GOOD.format(0) in host.report.images
+    assert len(host.tried) == SHARE + 1
+
+
+async def test_retries_of_an_account_that_hang_delay_no_retry_of_another(host: _Host) -> None:
+    other = "bad.example/other@sha256:0"
+    host.accounts[other] = {"bob"}
+    host.begin(*(BAD.format(number) for number in range(40)), other)
+    await until_idle()
+    host.fail.set()
+    await until_idle()
+    host.fail.clear()
+    host.asked.clear()
+    await host.clock.advance(3 * LONGEST_WAIT)  # due pulls have begun, and hang again
+    assert sorted(account for _, account in host.asked) == ["alice", "bob"]
+
+
+async def test_pull_of_a_shared_image_takes_the_slot_of_its_least_busy_account(
+    host: _Host,
+) -> None:
+    shared = "bad.example/shared@sha256:0"
+    host.accounts[shared] = {"alice", "bob"}
+    host.begin(*(BAD.format(number) for number in range(40)))
+    await until_idle()
+    host.wanted.add(shared)
+    host.kept.look()
+    await until_idle()
+    assert host.asked[-1] == (shared, "bob")
 
 
 async def test_desired_images_are_read_once_for_all_images(host: _Host) -> None:
@@ -128,7 +176,7 @@ async def test_few_images_are_removed_at_a_time_however_many_a_host_reports(host
 async def test_queued_pull_of_an_unwanted_image_is_cancelled(host: _Host) -> None:
     host.begin(BAD.format(0), BAD.format(1), GOOD.format(0))
     await until_idle()
-    assert len(host.tried) == MAX_PULLS
+    assert len(host.tried) == SHARE
     host.wanted.remove(GOOD.format(0))
     host.kept.look()
     await until_idle()

@@ -90,8 +90,15 @@ class Daemon:
         self._records = Records(config.state_dir)
         self.feed = Feed()
         self._policy = load_policy(config.policy)
+        disks = Disks(config.disk_reserve * MEBI, config.state_dir)
         self.images = Images(
-            self._engine, self.feed, self._policy, metrics=self.metrics, clock=clock
+            self._engine,
+            self.feed,
+            self._policy,
+            metrics=self.metrics,
+            clock=clock,
+            disks=disks,
+            measure=lambda: self._records.run(disks.look),
         )
         self.conntrack = Conntrack()
         self._tls_ports = TlsPorts(
@@ -115,7 +122,7 @@ class Daemon:
             tls_ports=self._tls_ports,
             start_slots=StartSlots(config.start_slots),
             drain=HostDrain(self._records, self._deadlines, self.feed, clock),
-            disks=Disks(config.disk_reserve * MEBI, config.state_dir),
+            disks=disks,
             policy=self._policy,
             feed=self.feed,
         )
@@ -332,6 +339,7 @@ class Daemon:
             warnings=[warning[:MAX_SENTENCE] for warning in self._warnings()],
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
+            free_image_bytes=held.disks.free_image_bytes,
             warm_pools=[
                 pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
                 for pool in self.warm_pools.pools

@@ -294,11 +294,7 @@ class DockerEngine(DockerStreams):
         except OSError as error:
             raise EngineError("see which ports are bound", str(error)) from error
 
-    async def images(self) -> frozenset[str]:
-        """Digest references of all images on the host."""
-        return frozenset(await self.image_sizes())
-
-    async def image_sizes(self) -> Mapping[str, int]:
+    async def images(self) -> Mapping[str, int]:
         """Unpacked bytes of all images on the host, by digest reference."""
         call = Call("images")
         seconds = self._timeouts.read

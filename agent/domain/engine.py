@@ -291,12 +291,8 @@ class Engine(Interface):
         """
         ...
 
-    async def images(self) -> frozenset[str]:
-        """References by digest of all images on the host."""
-        ...
-
-    async def image_sizes(self) -> Mapping[str, int]:
-        """Unpacked bytes of each image on the host, including shared layers, by reference."""
+    async def images(self) -> Mapping[str, int]:
+        """Unpacked bytes of each image, including shared layers, by digest reference."""
         ...
 
     async def remove_image(self, image: str) -> None:

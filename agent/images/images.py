@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from agent.changes.feed import Feed
@@ -10,13 +10,12 @@ from agent.domain.engine import Credentials, Engine
 from agent.domain.errors import (
     AgentError,
     EngineError,
-    EngineTimeoutError,
-    EngineUnavailableError,
     ImageInUseError,
     InvalidArgumentError,
     RegistryTimeoutError,
 )
 from agent.images.pace import TOO_SLOW, PullPace
+from agent.kernel.disks import Disks
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
 from tiltyard.contract import PullProgress
@@ -65,7 +64,11 @@ class Images:
     metrics: Metrics = field(default_factory=Metrics)
     pull_timeout: float = PULL_SECONDS
     clock: Clock = field(default_factory=SystemClock)
-    here: frozenset[str] = field(default=frozenset(), init=False)  # Digest references
+    disks: Disks | None = None
+    measure: Callable[[], Awaitable[object]] | None = None
+    """Measures the disks again, on another thread."""
+    here: Mapping[str, int] = field(default_factory=dict, init=False)
+    """Unpacked bytes by digest reference."""
     pulls: dict[str, PullProgress] = field(default_factory=dict, init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _tasks: TaskOwner[None] = field(default_factory=lambda: TaskOwner(AgentError), init=False)
@@ -73,18 +76,12 @@ class Images:
         default_factory=lambda: FairSlots(lambda: CONCURRENT_PULLS), init=False
     )
 
-    async def sizes(self) -> Mapping[str, int]:
-        """Sizes of images in bytes, by reference; empty if the engine does not report them."""
-        try:
-            return await self.engine.image_sizes()
-        except (EngineError, EngineTimeoutError, EngineUnavailableError) as error:
-            log.info("cannot read the sizes of images", error=str(error))
-            return {}
-
     async def refresh(self) -> None:
         """Read the engine's list again; AgentError if the engine does not answer."""
         here = await self.engine.images()
         if here != self.here:
+            if self.measure is not None:
+                await self.measure()
             self.here = here
             self.feed.images_changed()
 
@@ -130,6 +127,10 @@ class Images:
         """Cancel the pulls in progress."""
         await self._tasks.close()
 
+    def _check_disks(self) -> None:
+        if self.disks is not None:
+            self.disks.check_images()
+
     def _note(self, image: str, progress: PullProgress) -> None:
         self.pulls[image] = progress
         self._wake()
@@ -157,6 +158,7 @@ class Images:
             self._wake()
 
     async def _fetch(self, image: str, credentials: Credentials | None) -> None:
+        self._check_disks()
         log.info("pull begins", image=image)
         self._note(image, PullProgress())
         pace = PullPace(self.clock.monotonic())
@@ -165,6 +167,7 @@ class Images:
                 async with self.engine.pull(image, credentials) as steps:
                     async for progress in steps:
                         self._note(image, progress)
+                        self._check_disks()
                         if pace.is_too_slow(progress, self.clock.monotonic()):
                             raise RegistryTimeoutError(image, TOO_SLOW)
         except TimeoutError:

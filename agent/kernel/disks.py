@@ -143,9 +143,23 @@ class Disks:
         return sum(disk.free_bytes for disk in engine) if engine else None
 
     @property
+    def free_image_bytes(self) -> int | None:
+        """Bytes that images may take until the engine's disks are low; None if unknown."""
+        engine = self._engine_disks()
+        if not engine:
+            return None
+        return sum(max(0, disk.free_bytes - 2 * disk.reserve_bytes) for disk in engine)
+
+    @property
     def engine_is_low(self) -> bool:
         """True if a disk of the engine is low."""
         return any(disk.is_low for disk in self._engine_disks())
+
+    def check_images(self) -> None:
+        """Raise DiskFullError if a disk of the engine is low: images must not fill it."""
+        for disk in self._engine_disks():
+            if disk.is_low:
+                raise DiskFullError(str(disk.path), f"too little room for images: {disk}")
 
     def _engine_disks(self) -> list[Disk]:
         return [self._seen[path] for path in self._engine_dirs & self._seen.keys()]

@@ -216,7 +216,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     ) -> AsyncGenerator[pb.ListImagesResponse]:
         """Stream the images on the host and the pulls in progress."""
         images = self.images
-        for part in wire.images_to_proto(images.here, await images.sizes(), images.pulls):
+        for part in wire.images_to_proto(images.here, images.pulls):
             yield part
 
     @answers

@@ -176,12 +176,12 @@ def progress_to_proto(progress: PullProgress) -> pb.PullImageResponse:
 
 
 def images_to_proto(
-    here: Collection[str], sizes: Mapping[str, int], pulls: Mapping[str, PullProgress]
+    here: Mapping[str, int], pulls: Mapping[str, PullProgress]
 ) -> list[pb.ListImagesResponse]:
     """Convert the images and pulls of a host, in several messages."""
     found = [
         pb.ListImagesResponse(
-            images=[pb.Image(image=image, size_bytes=sizes.get(image)) for image in part]
+            images=[pb.Image(image=image, size_bytes=here[image]) for image in part]
         )
         for part in _parts(here)
     ]
@@ -192,11 +192,16 @@ def images_to_proto(
     return found
 
 
-def image_batches(here: Collection[str]) -> list[pb.ImageBatch]:
-    """Split the images of a host into messages for watchers."""
+def image_batches(here: Mapping[str, int]) -> list[pb.ImageBatch]:
+    """Split the images of a host, with their sizes, into messages for watchers."""
     parts = _parts(here)
     return [
-        pb.ImageBatch(images=part, first=number == 1, last=number == len(parts))
+        pb.ImageBatch(
+            images=part,
+            sizes=[here[image] for image in part],
+            first=number == 1,
+            last=number == len(parts),
+        )
         for number, part in enumerate(parts, 1)
     ]
 

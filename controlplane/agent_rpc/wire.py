@@ -129,7 +129,7 @@ def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
         return _host_in(response.host)
     if kind == "images":
         part = response.images
-        return ImagesReported(tuple(part.images), part.first, part.last)
+        return ImagesReported(tuple(part.images), part.first, part.last, tuple(part.sizes))
     return None
 
 
@@ -270,6 +270,7 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
             pool.pool_id: PoolOnHost(pool.revision, pool.size) for pool in host.warm_pools
         },
         starting=frozenset(host.starting),
+        free_image_bytes=host.free_image_bytes if host.HasField("free_image_bytes") else None,
     )
 
 

@@ -155,6 +155,7 @@ class HostReport:
     warm_pools: Mapping[str, PoolOnHost] = field(default_factory=dict)  # By pool id
     starting: frozenset[str] = frozenset()
     """Internal ids that hold capacity and are not reported as sessions yet."""
+    free_image_bytes: int | None = None  # On the engine's disks; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +195,15 @@ class SessionsReported:
 
 @dataclass(frozen=True, slots=True)
 class ImagesReported:
-    """A part of the host's images, by digest; `first` to `last` make the whole list."""
+    """A part of the host's images, by digest; `first` to `last` make the whole list.
+
+    `sizes` are their unpacked bytes.
+    """
 
     images: tuple[str, ...]
     first: bool
     last: bool
+    sizes: tuple[int, ...] = ()
 
 
 WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReport | ImagesReported

@@ -39,7 +39,7 @@ async def test_error_during_a_pull(agent: Agent, fails: Any) -> None:
         await pulled(agent.images, odd)
     await pulled(agent.images, other)
     await pulled(agent.images, odd)
-    assert {odd, other} <= agent.images.here
+    assert {odd, other} <= agent.images.here.keys()
 
 
 async def test_error_about_one_session_of_a_watch_stream(agent: Agent, fails: Any) -> None:

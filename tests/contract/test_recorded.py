@@ -50,12 +50,14 @@ SPELLED = {
     "delay": "restart_delay",
     "host": "host_port",
     "pinned": "pinned_host_port",
-    # These are not in the message itself.
+    # These are not in the message itself, or not in those of then.
     "drain": "",
+    "free_image_bytes": "",
     "images": "",
     "log": "",
     "log_damaged": "",
     "log_truncated": "",
+    "sizes": "",
 }
 """The fields of messages that have other names than those of the values."""
 

@@ -92,6 +92,20 @@ async def test_at_most_two_images_of_an_account_are_pulled_to_a_host_at_once(
     await eventually(lambda: images <= set(system.agents[1].images))
 
 
+async def test_cause_of_a_tag_beyond_the_share_of_a_disk_is_shown(system: System) -> None:
+    image = await system.make_application(tag="v1", tagKeep=2)
+    system.agent.image_sizes[image] = 1000
+    system.agent.report_images()
+    system.agent.change_host(free_image_bytes=999)
+    await system.has_reported("a0", free_image_bytes=999)
+    await system.enable("v2", pulled_by=system.agents[1:])
+    [pull] = await _pulls(system)
+    assert pull["state"] == "failed"
+    assert pull["cause"].endswith("the images of the account fill its share of the host's disk")
+    system.agent.change_host(free_image_bytes=1001)
+    await eventually_equals(lambda: _pulls(system), [])
+
+
 async def test_start_runs_an_older_tag_while_hosts_pull_the_newest(system: System) -> None:
     await system.make_application(tag="v1")
     for agent in system.agents:

@@ -383,17 +383,13 @@ class FakeEngine:
                 raise errors.ImageInUseError(image, "a container was made of it")
             self._images.discard(image)
 
-    async def images(self) -> frozenset[str]:
+    async def images(self) -> dict[str, int]:
         async with self._call("images"):
-            return frozenset(self._images)
+            return dict.fromkeys(self._images, IMAGE_BYTES)
 
     async def written_bytes(self, container: str) -> int:
         async with self._call("written_bytes", container):
             return self._find(container).written
-
-    async def image_sizes(self) -> dict[str, int]:
-        async with self._call("image_sizes"):
-            return dict.fromkeys(self._images, IMAGE_BYTES)
 
     @contextlib.asynccontextmanager
     async def events(self, agent_id: str) -> AsyncIterator[AsyncIterator[str]]:

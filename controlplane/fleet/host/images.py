@@ -6,6 +6,7 @@ images that once belonged to a tag are removed, and only if nothing on the host 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,6 +22,7 @@ from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
+from tiltyard.runtime.fair_share import exceeds_share
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -37,6 +39,7 @@ MAX_SUSPECT_PULLS = 2  # Of those on one host, of one account half
 MAX_REMOVALS = 2  # Concurrent removals on one host, however many surplus images it reports
 
 
+_NO_SHARE = "cannot pull {image}: the images of the account fill its share of the host's disk"
 _NOTHING = HostImages({}, frozenset())
 
 
@@ -82,6 +85,8 @@ class Images:
     _present: frozenset[str] = frozenset()
     _pulls: dict[str, Pull] = field(default_factory=dict)
     _removals: frozenset[str] = frozenset()
+    _held: Counter[str] = field(default_factory=Counter)
+    """Bytes of images on the host by account; one of several accounts counts for each."""
     _running: TaskOwner[None] = field(default_factory=TaskOwner)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _reported: asyncio.Event = field(default_factory=asyncio.Event)
@@ -118,6 +123,7 @@ class Images:
         if (present ^ self._present) - self._images.wanted.keys():
             self._stale = True
         if present != self._present or self._stale:
+            self._held = self._held_bytes()
             self._wake.set()
         self._present = present
         self._reported.set()
@@ -160,6 +166,7 @@ class Images:
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
         present = self._present_images()
+        self._held = self._held_bytes()
         removals = self._removals
         missing = self._images.wanted.keys() - present
         self._removals = self._images.surplus & present
@@ -180,26 +187,50 @@ class Images:
         back_off = self._back_off()
         while True:
             account = self._account_of(pull)
+            if account is None:
+                pull.state = PullState.FAILED
+                pull.cause = _NO_SHARE.format(image=pull.image)
+                pull.failed = self.clock.time()
+                await back_off.wait()
+                continue
             if self._is_suspect(pull):
                 async with self._suspect_slots.hold(account), self._slots.hold(account):
-                    await self._attempt(pull, account)
+                    if self._has_share(account):
+                        await self._attempt(pull, account)
             else:
                 async with self._slots.hold(account):
                     if self._is_suspect(pull):
                         continue  # a pull from its registry has failed meanwhile
-                    await self._attempt(pull, account)
+                    if self._has_share(account):  # unless other pulls have filled it meanwhile
+                        await self._attempt(pull, account)
             if pull.state is PullState.FAILED:
                 await back_off.wait()
             else:
                 await self.clock.sleep(REPORT_WAIT)
 
-    def _account_of(self, pull: Pull) -> str:
-        """Return the account whose slot a pull takes: of those with a tag the least busy one."""
+    def _held_bytes(self) -> Counter[str]:
+        held = Counter[str]()
+        for image, size in self.host.image_sizes.items():
+            for account in self._images.wanted.get(image, ()):
+                held[account] += size
+        return held
+
+    def _has_share(self, account: str) -> bool:
+        """Return whether an account may have one more image, of unknown size, on the host."""
+        free = None if self.host.report is None else self.host.report.free_image_bytes
+        return free is None or not exceeds_share(self._held[account], 1, 0, free)
+
+    def _account_of(self, pull: Pull) -> str | None:
+        """Return the account that a pull is for: of those with a tag the least busy one.
+
+        None if the images of each fill its share of the host's disk.
+        """
 
         def pulls_of(account: str) -> int:
             return self._slots.held(account) + self._slots.waiting.count(account)
 
-        return min(sorted(self._images.wanted[pull.image]), key=pulls_of)
+        accounts = sorted(filter(self._has_share, self._images.wanted[pull.image]))
+        return min(accounts, key=pulls_of, default=None)
 
     def _is_suspect(self, pull: Pull) -> bool:
         same = (other for other in self._pulls.values() if other.registry == pull.registry)

@@ -6,7 +6,7 @@ sequence passes the started session: from then on the host's own numbers include
 describes when the slot is released.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -92,7 +92,9 @@ class HostState:
         self.unclaimed: set[str] = set()
         """Internal ids of live sessions without a valid ticket or a known account."""
         self._images: frozenset[str] = frozenset()
-        self._partial_images: set[str] = set()
+        self.image_sizes: Mapping[str, int] = {}
+        """Unpacked bytes of the host's images."""
+        self._partial_images: dict[str, int] = {}
         """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
         self._in_flight: dict[str, _InFlight] = {}
@@ -302,14 +304,16 @@ class HostState:
 
     def _apply_images(self, part: ImagesReported) -> None:
         if part.first:
-            self._partial_images = set()
+            self._partial_images = {}
         longest = max(map(len, part.images), default=0)
         self._check(longest, MAX_IMAGE_LENGTH, "characters of an image")
-        self._partial_images.update(part.images)
+        self._partial_images.update(dict.fromkeys(part.images, 0))
+        self._partial_images.update(zip(part.images, part.sizes, strict=False))
         self._check(len(self._partial_images), MAX_IMAGES, "images")
         if part.last:
             self._images = frozenset(self._partial_images)
-            self._partial_images = set()
+            self.image_sizes = self._partial_images
+            self._partial_images = {}
             if self.report is not None:
                 self.report = replace(self.report, images=self._images)
 

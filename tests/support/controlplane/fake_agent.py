@@ -52,6 +52,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         self.pulled: list[str] = []
         self.removal_asked: list[str] = []
         self.images: list[str] = []
+        self.image_sizes: dict[str, int] = {}  # Bytes, 0 for the others
         self.images_in_use: set[str] = set()
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.report: agent_pb2.GetReportResponse | None = None
@@ -483,7 +484,8 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         ]
 
     def _image_batches(self) -> list[agent_pb2.WatchResponse]:
-        return [agent_pb2.WatchResponse(images=batch) for batch in image_batches(self.images)]
+        sizes = {image: self.image_sizes.get(image, 0) for image in self.images}
+        return [agent_pb2.WatchResponse(images=batch) for batch in image_batches(sizes)]
 
     def _send(self, response: agent_pb2.WatchResponse, sequence: int | None = None) -> None:
         stamped = self._stamped(response)

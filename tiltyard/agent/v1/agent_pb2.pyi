@@ -827,6 +827,7 @@ class Host(_message.Message):
     WARM_POOLS_FIELD_NUMBER: _builtins.int
     STARTING_FIELD_NUMBER: _builtins.int
     DISK_FULL_FIELD_NUMBER: _builtins.int
+    FREE_IMAGE_BYTES_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
@@ -865,6 +866,8 @@ class Host(_message.Message):
     """The release of the host's kernel; empty if unknown."""
     disk_full: _builtins.bool
     """True when a disk that sessions need lacks room: none is started until there is some again."""
+    free_image_bytes: _builtins.int
+    """Bytes that images may still take on the engine's disks; absent if unknown."""
     @_builtins.property
     def latency_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """IPv4 addresses that answer ICMP echo, for latency measurement."""
@@ -929,12 +932,15 @@ class Host(_message.Message):
         warm_pools: _abc.Iterable[Global___WarmPool] | None = ...,
         starting: _abc.Iterable[_builtins.str] | None = ...,
         disk_full: _builtins.bool = ...,
+        free_image_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "drain_time", b"drain_time", "reserved", b"reserved"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "capacity", b"capacity", "drain_time", b"drain_time", "free_image_bytes", b"free_image_bytes", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_image_bytes", b"free_image_bytes", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__free_image_bytes: _TypeAlias = _typing.Literal["free_image_bytes"]  # noqa: Y015
+    _WhichOneofArgType__free_image_bytes: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__free_image_bytes) -> _WhichOneofReturnType__free_image_bytes | None: ...
 
 Global___Host: _TypeAlias = Host  # noqa: Y015
 
@@ -1095,6 +1101,7 @@ class ImageBatch(_message.Message):
     IMAGES_FIELD_NUMBER: _builtins.int
     FIRST_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
     first: _builtins.bool
     """True for the first part."""
     last: _builtins.bool
@@ -1103,16 +1110,21 @@ class ImageBatch(_message.Message):
     def images(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """By digest."""
 
+    @_builtins.property
+    def sizes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Unpacked bytes of each of `images`, in their order."""
+
     def __init__(
         self,
         *,
         images: _abc.Iterable[_builtins.str] | None = ...,
         first: _builtins.bool = ...,
         last: _builtins.bool = ...,
+        sizes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "images", b"images", "last", b"last"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "images", b"images", "last", b"last", "sizes", b"sizes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -212,7 +212,8 @@ class AgentServiceServicer:
 
     def PullImage(self, request, context):
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
+        that leaves too little room on the engine's disks with DISK_FULL.
         Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
@@ -223,7 +224,7 @@ class AgentServiceServicer:
 
     def ListImages(self, request, context):
         """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-        Read-only. Answers without sizes while the engine does not tell them.
+        Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

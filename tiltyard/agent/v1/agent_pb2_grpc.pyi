@@ -107,14 +107,15 @@ class AgentServiceStub:
     """
     PullImage: _grpc.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
+    that leaves too little room on the engine's disks with DISK_FULL.
     Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     ListImages: _grpc.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]
     """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-    Read-only. Answers without sizes while the engine does not tell them.
+    Read-only.
     """
     RemoveImage: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -201,14 +202,15 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     PullImage: _aio.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]  # type: ignore[assignment]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
+    that leaves too little room on the engine's disks with DISK_FULL.
     Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     ListImages: _aio.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]  # type: ignore[assignment]
     """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-    Read-only. Answers without sizes while the engine does not tell them.
+    Read-only.
     """
     RemoveImage: _aio.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]  # type: ignore[assignment]
     """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
@@ -352,7 +354,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.PullImageResponse], _abc.AsyncIterator[_agent_pb2.PullImageResponse]]:
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT.
+        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
+        that leaves too little room on the engine's disks with DISK_FULL.
         Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
@@ -365,7 +368,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.ListImagesResponse], _abc.AsyncIterator[_agent_pb2.ListImagesResponse]]:
         """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-        Read-only. Answers without sizes while the engine does not tell them.
+        Read-only.
         """
 
     @_abc_1.abstractmethod

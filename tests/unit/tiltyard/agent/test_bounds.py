@@ -78,7 +78,7 @@ def with_items(name: str, count: int) -> Message:
     field = fields()[name]
     values = getattr(message, field.name)
     if field.message_type is None:
-        values.extend([""] * count)
+        values.extend([0 if field.type == field.TYPE_UINT64 else ""] * count)
     elif field.message_type.GetOptions().map_entry:
         values.update({str(number): "" for number in range(count)})
     else:

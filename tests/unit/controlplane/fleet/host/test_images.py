@@ -24,6 +24,7 @@ from tiltyard.contract import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
 SHARE = MAX_PULLS // 2  # Of one account
+SIZE = 10  # Bytes of an image
 GOOD = "good.example/game@sha256:{}"
 BAD = "bad.example/game@sha256:{}"
 
@@ -45,7 +46,8 @@ class _Host:
         self.fail = asyncio.Event()
         self.name = "a0"
         self.row = SimpleNamespace(region="r", node_pool="p")
-        self.report = SimpleNamespace(images=frozenset())
+        self.report = SimpleNamespace(images=frozenset(), free_image_bytes=None)
+        self.image_sizes: dict[str, int] = {}
         self.client = self
         self.clock = FakeClock()
         host: Any = self
@@ -85,6 +87,9 @@ class _Host:
             await self.fail.wait()
             raise AgentUnavailableError("it hangs")
         self.report.images |= {image}
+        self.image_sizes[image] = SIZE
+        if self.report.free_image_bytes is not None:
+            self.report.free_image_bytes -= SIZE
         self.kept.on_change()
 
     async def login_for(self, _: str) -> None:
@@ -153,6 +158,38 @@ async def test_pull_of_a_shared_image_takes_the_slot_of_its_least_busy_account(
     host.kept.look()
     await until_idle()
     assert host.asked[-1] == (shared, "bob")
+
+
+async def test_images_of_an_account_take_at_most_half_of_what_others_leave_free(
+    host: _Host,
+) -> None:
+    host.report.free_image_bytes = 20 * SIZE
+    images = [GOOD.format(number) for number in range(40)]
+    host.begin(*images)
+    await host.clock.advance(3 * LONGEST_WAIT)
+    assert len(host.report.images) == 10
+    of_bob = "good.example/other@sha256:0"
+    host.accounts[of_bob] = {"bob"}
+    host.wanted.add(of_bob)
+    host.kept.look()
+    await host.clock.advance(LONGEST_WAIT)
+    assert of_bob in host.report.images
+    [*left] = host.kept.pulls
+    assert {pull.state for pull in left} == {PullState.FAILED}
+    assert left[0].cause == (
+        f"cannot pull {left[0].image}: the images of the account fill its share of the host's disk"
+    )
+    assert sum(pull.failures for pull in left) == 0  # of no registry
+
+
+async def test_image_beyond_a_share_is_pulled_once_there_is_room(host: _Host) -> None:
+    host.report.free_image_bytes = 0
+    host.begin(GOOD.format(0))
+    await host.clock.advance(LONGEST_WAIT)
+    assert not host.tried
+    host.report.free_image_bytes = 20 * SIZE
+    await host.clock.advance(2 * LONGEST_WAIT)
+    assert GOOD.format(0) in host.report.images
 
 
 async def test_desired_images_are_read_once_for_all_images(host: _Host) -> None:

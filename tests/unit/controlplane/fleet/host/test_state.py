@@ -72,6 +72,19 @@ def test_images_are_replaced_when_all_parts_have_arrived(link: HostState) -> Non
     assert view(link).host.images == frozenset()
 
 
+def test_sizes_of_images_are_replaced_with_the_images(link: HostState) -> None:
+    def part(sizes: dict[str, int], *, first: bool, last: bool) -> None:
+        reported = contract.ImagesReported(tuple(sizes), first, last, tuple(sizes.values()))
+        link.apply(WatchMessage("life", 9, reported), 1.0)
+
+    part({"a": 1}, first=True, last=False)
+    assert link.image_sizes == {}
+    part({"b": 2}, first=False, last=True)
+    assert link.image_sizes == {"a": 1, "b": 2}
+    part({"c": 3}, first=True, last=True)
+    assert link.image_sizes == {"c": 3}
+
+
 @pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
 @mock.patch.object(state, "MAX_IMAGES", 3)
 @mock.patch.object(state, "MAX_SESSIONS", 3)

@@ -29,10 +29,10 @@ from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.sessions import read_session
 from tiltyard.contract import State
 from tiltyard.runtime.clock import Clock, timeout
+from tiltyard.runtime.fair_share import exceeds_share
 from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000  # Concurrent waits: as many as two full hosts could have
-MOST_OF_AN_ACCOUNT = 1000  # Of these, per account
 
 _MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})
 
@@ -63,8 +63,8 @@ class ReadyStarts:
         fleet.subscribe(self._wake)
 
     def has_room(self, account: str) -> bool:
-        """Return whether one more start of an account may wait."""
-        return len(self._tasks) < MOST_AT_ONCE and self._waiting[account] < MOST_OF_AN_ACCOUNT
+        """Return whether one more start of an account may wait, within its share."""
+        return not exceeds_share(self._waiting[account], 1, len(self._tasks), MOST_AT_ONCE)
 
     async def start(self, caller: Caller, request: StartRequest, seconds: float) -> HostSession:
         """Start a session and return it once all its ports are bound.

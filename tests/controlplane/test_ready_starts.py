@@ -190,17 +190,23 @@ async def test_shutdown_ends_the_wait_and_keeps_the_session(system: System) -> N
     assert system.agent.stopped == []
 
 
-@pytest.mark.parametrize("limit", ["MOST_AT_ONCE", "MOST_OF_AN_ACCOUNT"])
-async def test_answers_at_once_with_too_many_waits(
-    system: System, monkeypatch: pytest.MonkeyPatch, limit: str
+@pytest.mark.parametrize(
+    ("limit", "has_room_for_bob"),
+    [
+        (1, False),
+        (2, True),
+    ],
+)
+async def test_answers_at_once_beyond_the_share_of_waits(
+    system: System, monkeypatch: pytest.MonkeyPatch, limit: int, *, has_room_for_bob: bool
 ) -> None:
-    monkeypatch.setattr(wait_ready, limit, 1)
+    monkeypatch.setattr(wait_ready, "MOST_AT_ONCE", limit)
     starting = begin(system, "first")
     internal_id = await running(system, "first")
     answer = (await start(system, "second")).expect(201)
     assert APPLIED not in answer.headers
     waits = system.control_plane.ready_starts
-    assert waits.has_room("bob") == (limit == "MOST_OF_AN_ACCOUNT")
+    assert waits.has_room("bob") == has_room_for_bob
     system.agent.bind(internal_id)
     assert (await starting).headers[APPLIED] == "wait=ready"
     assert waits.has_room("alice")

@@ -141,7 +141,8 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         OutOfBoundsError: A field is out of its bounds.
     """
     _check("session", session.format)
-    if session.ByteSize() > MOST_BYTES["Session"]:
+    size = session.ByteSize()
+    if size > MOST_BYTES["Session"]:
         raise OutOfBoundsError("Session")
     known = session.HasField
     ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
@@ -170,6 +171,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         warm_pool=text(session.warm_pool, "Session.warm_pool"),
         warm_pool_revision=number(session.warm_pool_revision, "Session.warm_pool_revision"),
         in_doubt=session.in_doubt,
+        size=size,
     )
 
 

@@ -51,6 +51,7 @@ class HostSession:
     warm_pool_revision: int = 0
     """Revision of the pool whose spec it runs; 0 if it was never a standby."""
     in_doubt: bool = False  # A standby found without its record, which may have been claimed
+    size: int = field(default=0, compare=False)  # Bytes of the message that reported it
 
     @property
     def is_standby(self) -> bool:

@@ -33,10 +33,13 @@ from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.fair_share import exceeds_share
 
 MAX_IMAGES = 100_000  # Maximum per host; the 40,000 of a test fill the disk of a large host
-MAX_IMAGE_LENGTH = 1024  # Characters of an image name: Docker's longest has a few hundred
 
 MAX_SESSIONS = 20_000
 """Maximum per host: an agent has up to 1,000 live and keeps some 10,000 ended sessions."""
+
+
+MAX_SESSION_MEBIBYTES = 192
+"""Maximum of all sessions of a host together: 1,000 live ones with the longest labels are 64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class HostState:
         self._partial_images: dict[str, int] = {}
         """A set that is being reported in parts; it replaces `_images` when complete."""
         self._sessions: dict[str, _Seen] = {}
+        self._session_bytes = 0  # Of the messages that reported `_sessions`
         self._in_flight: dict[str, _InFlight] = {}
         self._start_slots = StartSlots()
         self.claiming: set[str] = set()  # Standbys whose claim a task of this process handles
@@ -183,7 +187,7 @@ class HostState:
         """Release what a failed attempt holds. Idempotent."""
         self._in_flight.pop(internal_id, None)
         self._start_slots.end_call(internal_id)
-        self._sessions.pop(internal_id, None)
+        self._take_out(internal_id)
 
     def answered(self, internal_id: str, answer: Answer) -> HostSession:
         """Note the answer to an attempt; return the newest state of its session."""
@@ -234,6 +238,7 @@ class HostState:
             for session in message.event.sessions:
                 self._remember(session, message.incarnation)
             self.check_sessions(len(self._sessions))
+            self._check(self._session_bytes >> 20, MAX_SESSION_MEBIBYTES, "MiB of sessions")
         self._release_counted()
 
     def check_sessions(self, count: int) -> None:
@@ -268,6 +273,7 @@ class HostState:
 
     def _forget_sessions(self) -> None:
         self._sessions.clear()
+        self._session_bytes = 0
         self._standbys.leave(self.name)
         self.unclaimed.clear()
 
@@ -292,9 +298,14 @@ class HostState:
 
     def drop(self, internal_id: str) -> None:
         """Drop a session that is gone."""
-        self._sessions.pop(internal_id, None)
+        self._take_out(internal_id)
         self._standbys.drop(self.name, internal_id)
         self.unclaimed.discard(internal_id)
+
+    def _take_out(self, internal_id: str) -> None:
+        seen = self._sessions.pop(internal_id, None)
+        if seen is not None:
+            self._session_bytes -= seen.session.size
 
     def drop_absent(self, present: Collection[str]) -> None:
         """Drop every session that is gone, given the ids in the last snapshot."""
@@ -305,8 +316,6 @@ class HostState:
     def _apply_images(self, part: ImagesReported) -> None:
         if part.first:
             self._partial_images = {}
-        longest = max(map(len, part.images), default=0)
-        self._check(longest, MAX_IMAGE_LENGTH, "characters of an image")
         self._partial_images.update(dict.fromkeys(part.images, 0))
         self._partial_images.update(zip(part.images, part.sizes, strict=False))
         self._check(len(self._partial_images), MAX_IMAGES, "images")
@@ -336,6 +345,8 @@ class HostState:
             is_written = (
                 seen is not None and seen.is_written and _leave_same_row(session, seen.session)
             )
+            before = 0 if seen is None else seen.session.size
+            self._session_bytes += session.size - before
             self._sessions[session.internal_id] = _Seen(session, incarnation, is_written)
             self._standbys.note(self.name, session)
 

@@ -85,16 +85,42 @@ def test_sizes_of_images_are_replaced_with_the_images(link: HostState) -> None:
     assert link.image_sizes == {"c": 3}
 
 
-@pytest.mark.parametrize("flood", ["images", "a long image", "sessions"])
+def test_bytes_of_sessions_are_those_of_their_newest_reports(link: HostState) -> None:
+    half = state.MAX_SESSION_MEBIBYTES * 2**19
+
+    def report(internal_id: str) -> None:
+        session = replace(SESSION, internal_id=internal_id, size=half)
+        link.apply(WatchMessage("life", 9, SessionsReported((session,))), 1.0)
+
+    for number in range(10):
+        report("kept")
+        report(f"{number}")
+        link.drop(f"{number}")
+    for number in range(10):
+        report(f"{number}")
+        link.give_back(f"{number}")
+    report("last")
+    with pytest.raises(AgentExcessError, match="MiB of sessions"):
+        link.apply(
+            WatchMessage(
+                "life", 9, SessionsReported((replace(SESSION, internal_id="m", size=2**20),))
+            ),
+            1.0,
+        )
+    report("kept")
+
+
+@pytest.mark.parametrize("flood", ["images", "sessions", "bytes"])
 @mock.patch.object(state, "MAX_IMAGES", 3)
 @mock.patch.object(state, "MAX_SESSIONS", 3)
 def test_excessive_report_is_an_error_and_forgotten(link: HostState, flood: str) -> None:
 
     def report(number: int) -> None:
-        image = "i" * (state.MAX_IMAGE_LENGTH + 1) if flood == "a long image" else f"{number}"
-        sessions = SessionsReported((replace(SESSION, internal_id=f"{number}"),))
-        images = contract.ImagesReported((image,), first=False, last=False)
-        link.apply(WatchMessage("life", 9, sessions if flood == "sessions" else images), 1.0)
+        size = state.MAX_SESSION_MEBIBYTES * 2**18 if flood == "bytes" else 0
+        session = replace(SESSION, internal_id=f"{number}", size=2 * size)
+        images = contract.ImagesReported((f"{number}",), first=False, last=False)
+        event = images if flood == "images" else SessionsReported((session,))
+        link.apply(WatchMessage("life", 9, event), 1.0)
 
     for _ in range(2):  # the bound applies again from 0
         with pytest.raises(AgentExcessError, match="cannot follow the host: it reports more than"):

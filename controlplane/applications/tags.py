@@ -46,7 +46,7 @@ class Tags:
             raise InvalidRequestError((Violation("tag", "cannot be a tag"),))
         for _ in range(2):
             application, registry = await self._source(caller, application_name)
-            found = await self._resolve(registry, application.repository, tag)
+            found = await self._resolve(registry, application, tag)
             await self.reach("tag.resolved")
             now = self.clock.time()
             key = (application.account, application.name)
@@ -63,7 +63,7 @@ class Tags:
     ) -> list[str]:
         """Return a page of the tags in the application's registry, newest version first."""
         application, registry = await self._source(caller, application_name)
-        tags = await self.resolver.tags(registry, application.repository)
+        tags = await self.resolver.tags(registry, application.repository, caller.account)
         first = (page - 1) * page_size
         return list(tags[first : first + page_size])
 
@@ -128,9 +128,11 @@ class Tags:
             raise NotFoundError("tag", version or "any")
         return named[0]
 
-    async def _resolve(self, registry: Registry, repository: str, name: str) -> Tag:
+    async def _resolve(self, registry: Registry, application: Application, name: str) -> Tag:
+        repository = application.repository
+        account = application.account
         try:
-            digest = await self.resolver.resolve(registry, repository, name)
+            digest = await self.resolver.resolve(registry, repository, name, account=account)
         except ImageRefusedError as error:
             raise InvalidRequestError((Violation("tag", f"its image {error}"),)) from None
         if digest is None:

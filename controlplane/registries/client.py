@@ -5,11 +5,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.http.json_reader import count_values
 from controlplane.registries.endpoint import Endpoint, UnusableError
-from controlplane.registries.http import RegistryHttp, Reply
+from controlplane.registries.http import MAX_CONNECTIONS, RegistryHttp, Reply
 from controlplane.registries.manifests import (
     IMAGE_TYPES,
     INDEX_TYPES,
@@ -20,6 +21,7 @@ from controlplane.registries.manifests import (
 from controlplane.registries.tag_lists import TagLists
 from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.fair_queue import FairSlots
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -55,6 +57,8 @@ class RegistryClient:
         self._endpoint_of = endpoint_of
         self._max_image_bytes = max_image_bytes
         self._http = RegistryHttp(clock)
+        self._slots: WeakValueDictionary[str, FairSlots] = WeakValueDictionary()
+        """Calls of each registry, by its address, of which an account has a share."""
         self._lists = TagLists(self._read_tags)
 
     async def close(self) -> None:
@@ -62,10 +66,12 @@ class RegistryClient:
         await self._lists.close()
         await self._http.close()
 
-    async def resolve(self, registry: Registry, repository: str, tag: str) -> str | None:
+    async def resolve(
+        self, registry: Registry, repository: str, tag: str, *, account: str
+    ) -> str | None:
         """Return the current digest of a tag, None if the registry has no such tag.
 
-        Checks its manifest, and each manifest of a list.
+        Checks its manifest, and each manifest of a list. `account` is whose call it is.
 
         Raises:
             ImageRefusedError: The image may not be pulled.
@@ -73,19 +79,26 @@ class RegistryClient:
             RegistryTimeoutError: No answer in time.
         """
         with _translated(registry):
-            async with asyncio.timeout(RESOLVE_TIMEOUT):
+            async with asyncio.timeout(RESOLVE_TIMEOUT), self._slots_of(registry).hold(account):
                 return await self._digest(registry, repository, tag)
 
-    async def tags(self, registry: Registry, repository: str) -> Sequence[str]:
+    async def tags(self, registry: Registry, repository: str, account: str) -> Sequence[str]:
         """Return the tags of a repository, newest version first; empty if there is no repository.
 
-        Results are cached briefly.
+        Results are cached briefly, for all accounts; `account` is whose call it is.
 
         Raises:
             RegistryUnavailableError: The registry fails or sends an invalid response.
             RegistryTimeoutError: No answer in time.
         """
-        return await self._lists.newest_first(registry, repository)
+        return await self._lists.newest_first(registry, repository, account)
+
+    def _slots_of(self, registry: Registry) -> FairSlots:
+        slots = self._slots.get(registry.address)
+        if slots is None:
+            slots = FairSlots(lambda: MAX_CONNECTIONS)
+            self._slots[registry.address] = slots
+        return slots
 
     async def _digest(self, registry: Registry, repository: str, tag: str) -> str | None:
         reply = await self._manifest(registry, repository, tag)
@@ -108,13 +121,13 @@ class RegistryClient:
             raise UnusableError("its manifest does not match its digest")
         return reply
 
-    async def _read_tags(self, registry: Registry, repository: str) -> list[str]:
+    async def _read_tags(self, registry: Registry, repository: str, account: str) -> list[str]:
         path = f"/v2/{repository}/tags/list"
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
         size = values = 0
         with _translated(registry):
-            async with asyncio.timeout(LIST_TIMEOUT):
+            async with asyncio.timeout(LIST_TIMEOUT), self._slots_of(registry).hold(account):
                 for _ in range(MAX_PAGES):
                     reply = await self._ask(registry, repository, path, query=query)
                     if not _exists(reply):

@@ -28,7 +28,7 @@ class TagLists:
 
     def __init__(
         self,
-        read: Callable[[Registry, str], Awaitable[Iterable[str]]],
+        read: Callable[[Registry, str, str], Awaitable[Iterable[str]]],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
@@ -37,8 +37,13 @@ class TagLists:
         self._reading = TaskOwner[tuple[str, ...]](TiltyardError)
         self._cached: OrderedDict[_Key, tuple[tuple[str, ...], float]] = OrderedDict()
 
-    async def newest_first(self, registry: Registry, repository: str) -> tuple[str, ...]:
-        """Return a repository's tags. Errors of `read` pass through."""
+    async def newest_first(
+        self, registry: Registry, repository: str, account: str
+    ) -> tuple[str, ...]:
+        """Return a repository's tags. Errors of `read` pass through.
+
+        `account` is whose call it is: the first of concurrent calls reads for all.
+        """
         key = (registry, repository)
         tags, until = self._cached.get(key, ((), 0.0))
         if self._now() < until:
@@ -46,7 +51,7 @@ class TagLists:
         reading = self._reading.get(key)
         if reading is None:
             name = f"tags of {repository} in {registry.name}"
-            reading = self._reading.start(self._read_and_cache(key), name, key=key)
+            reading = self._reading.start(self._read_and_cache(key, account), name, key=key)
         release_slot()  # the task releases only the slot of the request that started it
         # Shielded: a caller that disconnects must not cancel the read for the others.
         return await asyncio.shield(reading)
@@ -56,8 +61,8 @@ class TagLists:
         await self._reading.close()
         await self._sorting.close()
 
-    async def _read_and_cache(self, key: _Key) -> tuple[str, ...]:
-        found = await self._read(*key)
+    async def _read_and_cache(self, key: _Key, account: str) -> tuple[str, ...]:
+        found = await self._read(*key, account)
         tags = await self._sorting.run(_newest_first, found)
         now = self._now()
         self._cached.pop(key, None)

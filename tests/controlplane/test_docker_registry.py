@@ -155,7 +155,7 @@ async def test_resolves_a_list_to_its_own_digest(client: RegistryClient, row: Re
     url = f"http://{row.address}/v2/{REPOSITORY}/manifests/v1"
     async with aiohttp.request("PUT", url, data=content, headers=headers) as pushed:
         assert pushed.status == 201, await pushed.text()
-    assert await client.resolve(row, REPOSITORY, "v1") == digest_of(content)
+    assert await client.resolve(row, REPOSITORY, "v1", account="acme") == digest_of(content)
 
 
 async def test_reads_tags_page_by_page(
@@ -163,9 +163,9 @@ async def test_reads_tags_page_by_page(
 ) -> None:
     monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
     for tag in ("v1", "v9", "v10"):
-        assert await push(row, tag) == await client.resolve(row, REPOSITORY, tag)
-    found = [tag for tag in await client.tags(row, REPOSITORY) if tag[1:].isdecimal()]
+        assert await push(row, tag) == await client.resolve(row, REPOSITORY, tag, account="acme")
+    found = [tag for tag in await client.tags(row, REPOSITORY, "acme") if tag[1:].isdecimal()]
     assert found == ["v10", "v9", "v1"]
-    assert await client.resolve(row, REPOSITORY, "v2") is None
-    assert await client.resolve(row, "studio/none", "v1") is None
-    assert list(await client.tags(row, "studio/none")) == []
+    assert await client.resolve(row, REPOSITORY, "v2", account="acme") is None
+    assert await client.resolve(row, "studio/none", "v1", account="acme") is None
+    assert list(await client.tags(row, "studio/none", "acme")) == []

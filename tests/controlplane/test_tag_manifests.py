@@ -138,8 +138,8 @@ def changes(system: System, monkeypatch: pytest.MonkeyPatch) -> Changes:
     edits: Changes = []
     resolve = RegistryClient.resolve
 
-    async def late(client: RegistryClient, *of: Any) -> str | None:
-        digest = await resolve(client, *of)
+    async def late(client: RegistryClient, *of: Any, account: str) -> str | None:
+        digest = await resolve(client, *of, account=account)
         if edits:
             (await system.edit(**edits.pop(0))).expect(204)
         return digest

@@ -30,7 +30,7 @@ class Source:
         self.time = 1000.0
         self.lists = TagLists(self._read, lambda: self.time)
 
-    async def _read(self, registry: Registry, repository: str) -> list[str]:
+    async def _read(self, registry: Registry, repository: str, _: str) -> list[str]:
         self.read.append((registry, repository))
         await self.unblocked.wait()
         if self.fails:
@@ -73,22 +73,22 @@ def test_natural_order_of_versions() -> None:
 
 
 async def test_caches_a_list_briefly(source: Source) -> None:
-    await source.lists.newest_first(HUB, "game")
+    await source.lists.newest_first(HUB, "game", "acme")
     source.tags = ["v11"]
     source.time += 9.9
-    assert len(await source.lists.newest_first(HUB, "game")) == 3
-    await source.lists.newest_first(HUB, "other")
+    assert len(await source.lists.newest_first(HUB, "game", "acme")) == 3
+    await source.lists.newest_first(HUB, "other", "acme")
     moved = Registry("hub", "moved.example", ())
-    assert await source.lists.newest_first(moved, "game") == ("v11",)
+    assert await source.lists.newest_first(moved, "game", "acme") == ("v11",)
     assert source.read == [(HUB, "game"), (HUB, "other"), (moved, "game")]
     source.time += 0.1
-    assert await source.lists.newest_first(HUB, "game") == ("v11",)
+    assert await source.lists.newest_first(HUB, "game", "acme") == ("v11",)
 
 
 @mock.patch.object(tag_lists, "MAX_KEPT", 3)
 async def test_limits_cached_lists(source: Source) -> None:
     for repository in ("zero", "one", "two", "three", "four", "two", "one"):
-        await source.lists.newest_first(HUB, repository)
+        await source.lists.newest_first(HUB, repository, "acme")
     read = [repository for _, repository in source.read]
     assert read == ["zero", "one", "two", "three", "four", "one"]
 
@@ -103,14 +103,16 @@ async def test_sorts_a_list_on_its_own_thread(
         return natural_order(text)
 
     monkeypatch.setattr(tag_lists, "natural_order", order)
-    assert await source.lists.newest_first(HUB, "game") == ("v10", "v9", "v1")
+    assert await source.lists.newest_first(HUB, "game", "acme") == ("v10", "v9", "v1")
     assert [name.rpartition("_")[0] for name in threads] == ["tag lists"]
 
 
 async def test_concurrent_calls_share_one_read(source: Source) -> None:
     source.unblocked.clear()
-    asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(5)]
-    other = asyncio.create_task(source.lists.newest_first(HUB, "other"))
+    asking = [
+        asyncio.create_task(source.lists.newest_first(HUB, "game", "acme")) for _ in range(5)
+    ]
+    other = asyncio.create_task(source.lists.newest_first(HUB, "other", "acme"))
     while len(source.read) < 2:
         await asyncio.sleep(0)
     asking[0].cancel()  # the first caller may disconnect
@@ -124,19 +126,21 @@ async def test_concurrent_calls_share_one_read(source: Source) -> None:
 async def test_failure_is_raised_to_all_callers_and_not_cached(source: Source) -> None:
     source.unblocked.clear()
     source.fails = True
-    asking = [asyncio.create_task(source.lists.newest_first(HUB, "game")) for _ in range(2)]
+    asking = [
+        asyncio.create_task(source.lists.newest_first(HUB, "game", "acme")) for _ in range(2)
+    ]
     await asyncio.sleep(0)
     source.unblocked.set()
     found = await asyncio.gather(*asking, return_exceptions=True)
     assert all(isinstance(error, RegistryUnavailableError) for error in found)
     source.fails = False
-    assert len(await source.lists.newest_first(HUB, "game")) == 3
+    assert len(await source.lists.newest_first(HUB, "game", "acme")) == 3
     assert len(source.read) == 2
 
 
 async def test_closing_cancels_a_read(source: Source) -> None:
     source.unblocked.clear()
-    asking = asyncio.create_task(source.lists.newest_first(HUB, "game"))
+    asking = asyncio.create_task(source.lists.newest_first(HUB, "game", "acme"))
     while not source.read:
         await asyncio.sleep(0)
     await source.lists.close()

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from agent.rpc.identity import FILE
+from controlplane.agent_rpc.client import AgentClient
 from controlplane.pki import authority
 from tests.flow.enrolled import Enrolling
 from tests.support.agent.served import WholeAgent
@@ -108,6 +109,29 @@ async def test_an_agent_that_cannot_be_renewed_is_tried_again(
     monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=31 * 24 * 3600))
     await plane.renewal.renew()
     assert "its certificate has expired: enrol it again agent=host-1" in caplog.text
+
+
+async def test_renewals_at_a_time_are_limited(
+    system: Enrolling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("host-1", "host-2"):
+        await system.joined(name)
+    plane = system.control_plane
+    install = AgentClient.install
+    steps: list[str] = []
+
+    async def slow(self: AgentClient, *arguments: bytes, **named: bytes) -> None:
+        steps.append("begins")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await install(self, *arguments, **named)
+        steps.append("ends")
+
+    monkeypatch.setattr(AgentClient, "install", slow)
+    monkeypatch.setattr("controlplane.fleet.renewal.AT_ONCE", 1)
+    monkeypatch.setattr(plane.renewal, "clock", AheadClock(wall_ahead=21 * 24 * 3600))
+    await plane.renewal.renew()
+    assert steps == ["begins", "ends", "begins", "ends"]
 
 
 async def test_expired_agent_enrols_again_and_keeps_its_sessions(system: Enrolling) -> None:

@@ -1,0 +1,270 @@
+"""Everything that an account or a host can hold or fill is on the list of operations.md.
+
+A new slot, queue, room or table that is on no list fails a test here, and each entry names the
+test that shows its bound.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from controlplane.storage.engine.migrations import MIGRATIONS
+from tests.support.harness import ROOT
+
+PAGE = ROOT / "docs" / "operations.md"
+PROGRAMS = ("agent", "controlplane")
+MAKERS = {
+    "ByteRoom",
+    "FairQueue",
+    "FairSlots",
+    "LifoQueue",
+    "PriorityQueue",
+    "Queue",
+    "Semaphore",
+    "SpoolRoom",
+    "StartSlots",
+    "exceeds_share",
+}
+"""Calls that make something to hold or fill, or decide about a share of it."""
+
+
+class Held(NamedTuple):
+    """Modules and tables that hold or fill something, and the names of tests of its bound."""
+
+    where: set[str]
+    shown_by: set[str]
+
+
+CONTROL_PLANE: Mapping[str, Held] = {
+    "connections to the API": Held(
+        {"controlplane/http/gate.py"}, {"test_caps_count_open_connections_and_close_further_ones"}
+    ),
+    "requests that are processed": Held(
+        {"controlplane/http/request_slots.py"},
+        {
+            "test_requests_of_an_account_beyond_its_slots_wait",
+            "test_fewer_are_worked_on_while_others_call",
+        },
+    ),
+    "bytes of request bodies": Held(
+        {"controlplane/http/byte_room.py", "controlplane/http/listeners.py"},
+        {"test_unfinished_bodies_take_half_of_the_room_at_most"},
+    ),
+    "bytes of responses that wait for their readers": Held(
+        {"controlplane/http/byte_room.py"}, {"test_unread_responses_take_half_of_the_room_at_most"}
+    ),
+    "turns of the database": Held(
+        {"controlplane/storage/engine/store.py"},
+        {"test_requests_queue_at_the_database_as_their_accounts"},
+    ),
+    "starts that wait for a slot": Held(
+        {"controlplane/fleet/queue.py"},
+        {"test_starts_beyond_a_share_of_the_queue_are_refused_at_once"},
+    ),
+    "start slots of hosts": Held(
+        {"controlplane/domain/placement.py", "controlplane/fleet/host/state.py"},
+        {"test_starts_of_a_slow_image_leave_start_slots_to_other_accounts"},
+    ),
+    "rate of starts": Held(
+        {"controlplane/domain/start_rate.py"}, {"test_burst_passes_and_retry_after_is_accurate"}
+    ),
+    "waits of `Prefer: wait=ready`": Held(
+        {"controlplane/sessions/wait_ready.py"}, {"test_answers_at_once_beyond_the_share_of_waits"}
+    ),
+    "pulls to a host": Held(
+        {"controlplane/fleet/host/images.py"},
+        {"test_pulls_of_an_account_that_hang_delay_no_other_account"},
+    ),
+    "disk for images of a host": Held(
+        {"controlplane/fleet/host/images.py"},
+        {"test_images_of_an_account_take_at_most_half_of_what_others_leave_free"},
+    ),
+    "connections to a registry": Held(
+        {"controlplane/registries/client.py"},
+        {"test_an_account_holds_half_of_the_connections_to_a_registry"},
+    ),
+    "lists of tags in memory": Held(
+        {"controlplane/registries/tag_lists.py"},
+        {"test_limits_cached_lists", "test_a_list_is_bounded"},
+    ),
+    "removals of images from a host": Held(
+        {"controlplane/fleet/host/images.py"},
+        {"test_few_images_are_removed_at_a_time_however_many_a_host_reports"},
+    ),
+    "stops, claims and orders that follow from reports": Held(
+        {"controlplane/fleet/host/delivery.py"},
+        {
+            "test_false_reports_of_one_host_cause_few_stops_at_a_time",
+            "test_waiting_calls_are_bounded",
+        },
+    ),
+    "writes of reported sessions": Held(
+        {"controlplane/fleet/host/watch.py"},
+        {"test_many_reported_sessions_are_written_a_portion_at_a_time"},
+    ),
+    "bytes of reported sessions": Held(
+        {"controlplane/fleet/host/state.py"},
+        {"test_bytes_of_sessions_are_those_of_their_newest_reports"},
+    ),
+    "echoes of latency addresses": Held(
+        {"controlplane/fleet/pinger.py"}, {"test_concurrent_echoes_are_limited"}
+    ),
+    "renewals of certificates": Held(
+        {"controlplane/fleet/renewal.py"}, {"test_renewals_at_a_time_are_limited"}
+    ),
+    "rows of live sessions": Held(
+        {"session", "live_label", "player"},
+        {"test_bytes_of_labels_are_limited", "test_players_go_with_the_end_of_their_session"},
+    ),
+    "rows of ended sessions": Held(
+        {"session"},
+        {
+            "test_oldest_ended_sessions_of_the_account_are_removed",
+            "test_bytes_of_ended_sessions_are_bounded",
+        },
+    ),
+    "rows of the audit log": Held(
+        {"event"}, {"test_oldest_audit_entries_of_the_account_are_removed"}
+    ),
+    "rows of starts that a host did not answer": Held(
+        {"unanswered"}, {"test_at_most_three_hosts_that_do_not_answer_are_tried"}
+    ),
+    "tokens": Held(
+        {"token"},
+        {
+            "test_valid_tokens_of_an_account_are_limited",
+            "test_oldest_ended_tokens_of_the_account_are_removed",
+        },
+    ),
+    "applications, warm pools": Held(
+        {"application", "warm_pool"},
+        {"test_applications_of_an_account_are_limited", "test_pools_of_an_account_are_limited"},
+    ),
+    "tags and their images": Held(
+        {"tag", "image"}, {"test_enabled_tags_are_limited_over_all_applications_of_an_account"}
+    ),
+    "what operators make": Held(
+        {"account", "agent", "enrolment_token", "lost_time", "node_pool", "region", "registry"},
+        {"test_enrolment_attempts_are_limited_per_address"},
+    ),
+}
+HOST: Mapping[str, Held] = {
+    "cores, memory, GPUs, ports": Held(
+        {"agent/sessions/reservations.py"}, {"test_reservations_never_exceed_capacity"}
+    ),
+    "start slots": Held(
+        {"agent/sessions/reservations.py", "agent/app/daemon.py"},
+        {"test_one_account_holds_at_most_half_of_the_slots"},
+    ),
+    "pulls of images": Held(
+        {"agent/images/images.py"},
+        {
+            "test_pulls_of_an_account_leave_slots_to_others",
+            "test_pull_from_a_registry_that_trickles_ends_and_gives_its_slot_to_the_next",
+        },
+    ),
+    "disk for images": Held(
+        {"agent/images/images.py"}, {"test_no_pull_begins_while_the_disk_is_low"}
+    ),
+    "followers, and other readers, of logs": Held(
+        {"agent/logs/reading.py"},
+        {
+            "test_followers_of_logs_are_limited_by_session_account_and_host",
+            "test_readers_that_do_not_follow_are_limited_too",
+        },
+    ),
+    "artifacts in transit": Held(
+        {"agent/artifacts/spool_room.py", "agent/app/daemon.py"},
+        {
+            "test_account_takes_half_of_the_rest",
+            "test_readers_of_one_session_leave_room_for_others",
+        },
+    ),
+    "output of games": Held(
+        {"agent/domain/log_rate.py"}, {"test_flood_ends_with_a_reason_of_its_own"}
+    ),
+    "disks of sessions": Held(
+        {"agent/sessions/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}
+    ),
+    "containers and logs of ended sessions": Held(
+        {"agent/state/retention.py"}, {"test_flood_from_one_account_evicts_nothing_of_another"}
+    ),
+    "calls to the engine": Held(
+        {"agent/docker/calls.py", "agent/docker/listing.py", "agent/sessions/reconciler.py"},
+        {"test_calls_about_many_containers_share_a_few_connections"},
+    ),
+    "claims in progress": Held(
+        {"agent/rpc/claim_stream.py"}, {"test_claims_beyond_those_in_progress_wait"}
+    ),
+    "connections to TLS ports": Held(
+        {"agent/network/tls_gate.py"}, {"test_closes_connections_over_limit"}
+    ),
+    "connections of control planes": Held(
+        {"agent/rpc/tls_server.py"}, {"test_strangers_cannot_exhaust_open_files"}
+    ),
+}
+
+
+def rows_below(heading: str) -> list[str]:
+    """Return the first cells of the table below a heading of the page."""
+    text = PAGE.read_text("utf-8")
+    section = text.partition(f"\n### {heading}\n")[2].partition("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [line.split(" | ")[0].removeprefix("| ") for line in lines[1:] if "---" not in line]
+
+
+def modules_that_hold() -> set[str]:
+    """Return the modules of the programs that make or use something to hold."""
+    paths = [path for program in PROGRAMS for path in (ROOT / program).rglob("*.py")]
+    return {str(path.relative_to(ROOT)) for path in paths if set(called_in(path)) & MAKERS}
+
+
+def called_in(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+        if isinstance(called, ast.Attribute):
+            yield called.attr
+        elif isinstance(called, ast.Name):
+            yield called.id
+
+
+def tables() -> set[str]:
+    """Return the tables of the control plane's database."""
+    text = "\n".join(map(str, MIGRATIONS))
+    return set(re.findall(r"CREATE TABLE (\w+)", text))
+
+
+@pytest.mark.parametrize(
+    ("heading", "listed"),
+    [
+        ("In the control plane", CONTROL_PLANE),
+        ("On a host", HOST),
+    ],
+)
+def test_page_lists_what_is_held(heading: str, listed: Mapping[str, Held]) -> None:
+    assert rows_below(heading) == list(listed)
+
+
+def test_every_slot_and_table_is_on_the_list() -> None:
+    listed = [held.where for held in (*CONTROL_PLANE.values(), *HOST.values())]
+    assert modules_that_hold() | tables() <= set().union(*listed)
+
+
+def test_what_is_listed_exists() -> None:
+    for held in (*CONTROL_PLANE.values(), *HOST.values()):
+        for place in held.where - tables():
+            assert (ROOT / place).is_file(), place
+
+
+def test_each_bound_is_shown_by_a_test_that_exists() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    known = set(re.findall(r"def (test_\w+)\(", "\n".join(texts)))
+    for name, held in (*CONTROL_PLANE.items(), *HOST.items()):
+        assert held.shown_by, name
+        assert held.shown_by <= known, name

@@ -144,9 +144,10 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"application", "warm_pool"},
         {"test_applications_of_an_account_are_limited", "test_pools_of_an_account_are_limited"},
     ),
-    "tags and their images": Held(
-        {"tag", "image"}, {"test_enabled_tags_are_limited_over_all_applications_of_an_account"}
+    "enabled tags": Held(
+        {"tag"}, {"test_enabled_tags_are_limited_over_all_applications_of_an_account"}
     ),
+    "images of withdrawn tags": Held({"image"}, {"test_images_of_withdrawn_tags_are_limited"}),
     "what operators make": Held(
         {"account", "agent", "enrolment_token", "lost_time", "node_pool", "region", "registry"},
         {"test_enrolment_attempts_are_limited_per_address"},

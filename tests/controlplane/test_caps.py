@@ -73,12 +73,27 @@ async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
     for application, tag in (("game", "v1"), ("game", "v2"), ("second", "v1")):
         assert (await system.enable_tag(tag, application)).status == 204
     assert_error(await system.enable_tag("v3"), 409, details="3 enabled tags, the maximum")
-    rows = await system.rows("SELECT name FROM tag WHERE application='game' AND enabled")
+    rows = await system.rows("SELECT name FROM tag WHERE application='game'")
     assert sorted(name for (name,) in rows) == ["v1", "v2"]
     # Replacing a tag or enabling it again does not count.
     assert (await system.enable_tag("v3", "second")).status == 204
     assert (await system.enable_tag("v1")).status == 204
     await system.make_application(account="bob")
+
+
+async def test_images_of_withdrawn_tags_are_limited(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.storage.tables.tags.MAX_IMAGES", 2)
+    await system.make_application(tag=None, name="second", tagKeep=1)
+    for tag in ("v1", "v2", "v3", "v4"):
+        await system.enable(tag, "second")
+    rows = await system.rows("SELECT name FROM tag WHERE application='second'")
+    assert rows == [("v4",)]
+    known = await system.rows("SELECT reference FROM image ORDER BY rowid")
+    # The application of all tests has v1.
+    digests = [system.registry.tags["studio/game", tag] for tag in ("v1", "v3", "v4")]
+    assert [image.rpartition("@")[2] for (image,) in known] == digests
 
 
 MAX_ANSWER = 1024 * 1024

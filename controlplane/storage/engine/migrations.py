@@ -79,13 +79,18 @@ CREATE TABLE tag (
     digest TEXT NOT NULL,
     image TEXT NOT NULL,
     priority INTEGER NOT NULL,
-    enabled INTEGER NOT NULL,
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
 
--- Every image that ever stood for a tag: hosts are asked to remove those, and no other.
-CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
+-- Images that have stood for tags: hosts are asked to remove those, and no other. The account may
+-- be removed by then.
+CREATE TABLE image (
+    reference TEXT NOT NULL,
+    account TEXT NOT NULL,
+    PRIMARY KEY (reference, account)
+) STRICT;
+CREATE INDEX image_account ON image(account);
 
 -- `revision` grows with every change.
 CREATE TABLE warm_pool (

@@ -83,8 +83,8 @@ def _tags_of(
 ) -> Mapping[tuple[str, str], list[Tag]]:
     found: dict[tuple[str, str], list[Tag]] = defaultdict(list)
     rows = db.execute(
-        "SELECT account, application, name, digest, image FROM tag WHERE enabled"
-        " AND (account, application) IN"
+        "SELECT account, application, name, digest, image FROM tag"
+        " WHERE (account, application) IN"
         " (SELECT value->>0, value->>1 FROM json_each(?)) ORDER BY priority DESC",
         (json.dumps(sorted(names)),),
     )

@@ -9,10 +9,11 @@ from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.store import Actor, Database, record_event
 
 MAX_ENABLED_TAGS = 1000  # Per account: a host may have to keep as many images
+MAX_IMAGES = 10_000  # Per account: images of withdrawn tags that hosts are asked to remove
 
 _WANTED = (
     "SELECT tag.image, tag.account FROM tag JOIN application ON application.account = tag.account"
-    " AND application.name = tag.application WHERE tag.enabled AND node_pool = :node_pool"
+    " AND application.name = tag.application WHERE node_pool = :node_pool"
     " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = :region)"
 )
 
@@ -53,18 +54,18 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, *, actor: Actor, no
     if application is None:
         return False
     db.execute(
-        "INSERT INTO tag(account, application, name, digest, image, priority, enabled)"
+        "INSERT INTO tag(account, application, name, digest, image, priority)"
         " VALUES (:account, :application, :name, :digest, :image,"
         " (SELECT coalesce(max(priority), 0) + 1 FROM tag"
-        " WHERE account=:account AND application=:application), 1) ON CONFLICT DO UPDATE SET"
-        " digest=excluded.digest, image=excluded.image, priority=excluded.priority, enabled=1",
+        " WHERE account=:account AND application=:application)) ON CONFLICT DO UPDATE SET"
+        " digest=excluded.digest, image=excluded.image, priority=excluded.priority",
         values,
     )
-    db.execute("INSERT OR IGNORE INTO image(reference) VALUES (?)", (tag.image,))
+    _note_image(db, tag.image, key[0])
     name = f"{key[1]}:{tag.name}"
     record_event(db, "tag.enabled", key[0], name, actor=actor, now=now, digest=tag.digest)
     withdraw_old_tags(db, key, application[0], actor=actor, now=now)
-    sql = "SELECT count(*) FROM tag WHERE account=? AND enabled"
+    sql = "SELECT count(*) FROM tag WHERE account=?"
     if db.execute(sql, (key[0],)).fetchone()[0] > MAX_ENABLED_TAGS:
         text = f"the account has {MAX_ENABLED_TAGS} enabled tags, the maximum"
         raise ConflictError(text)
@@ -81,7 +82,7 @@ def images_of(db: Database, region: str, node_pool: str, present: Collection[str
     for image, account in db.execute(_WANTED, place):
         wanted.setdefault(image, set()).add(account)
     known = db.execute(
-        "SELECT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
+        "SELECT DISTINCT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
         (json.dumps(sorted(present)),),
     )
     return HostImages(wanted, frozenset(row[0] for row in known) - wanted.keys())
@@ -91,7 +92,7 @@ def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...
     """Read the enabled tags of an application, highest priority first."""
     sql = (
         "SELECT name, digest, image FROM tag WHERE account=:account AND application=:application"
-        " AND enabled ORDER BY priority DESC"
+        " ORDER BY priority DESC"
     )
     values = {"account": account, "application": application}
     return tuple(Tag(*row) for row in db.execute(sql, values))
@@ -102,9 +103,8 @@ def withdraw_old_tags(
 ) -> None:
     """Withdraw all but the newest tags of an application."""
     withdrawn = db.execute(
-        "UPDATE tag SET enabled=0 WHERE account=:account AND application=:application"
-        " AND enabled AND name NOT IN"
-        " (SELECT name FROM tag WHERE account=:account AND application=:application AND enabled"
+        "DELETE FROM tag WHERE account=:account AND application=:application AND name NOT IN"
+        " (SELECT name FROM tag WHERE account=:account AND application=:application"
         " ORDER BY priority DESC LIMIT :keep) RETURNING name",
         {"account": key[0], "application": key[1], "keep": keep},
     ).fetchall()
@@ -112,3 +112,14 @@ def withdraw_old_tags(
         record_event(
             db, "tag.withdrawn", key[0], f"{key[1]}:{name}", actor=actor, now=now, tagKeep=keep
         )
+
+
+def _note_image(db: Database, image: str, account: str) -> None:
+    """Remember that hosts may have an image; forget the oldest ones beyond MAX_IMAGES."""
+    db.execute("INSERT OR IGNORE INTO image(reference, account) VALUES (?, ?)", (image, account))
+    db.execute(
+        "DELETE FROM image WHERE account=:account AND rowid <= (SELECT rowid FROM image"
+        " WHERE account=:account ORDER BY rowid DESC LIMIT 1 OFFSET :most)"
+        " AND reference NOT IN (SELECT image FROM tag WHERE account=:account)",
+        {"account": account, "most": MAX_IMAGES},
+    )

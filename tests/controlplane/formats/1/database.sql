@@ -7,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1795897270932,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1795897270932,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1795897273118,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1795900239621,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1795900239621,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1795900239868,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -29,10 +29,10 @@ CREATE TABLE agent (
     downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpxg4s0r0c/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795897272844,0,NULL);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'915dc27f-1b7a-456e-91f5-b2a062188524','2868e4100d42254446fed68dac0f282c66308b67',1798489277000,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,NULL,0,0,NULL,NULL,0,NULL);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'63db7cf5-88ac-4f6b-b785-a1cfcb48bc9f','3d58dc2133d9a2a74679e048762ca100da320f05',1798489277000,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,1795897278139,0,0,NULL,NULL,0,NULL);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795897278315,NULL,NULL,NULL,'80f50baa7e3fd9957b9076471c0daadaf49032e509b0cb6856bc8fd97eacad7e',0,NULL,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmp11eoz3hs/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795900239690,0,NULL);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'ed40d3d6-68e8-49cb-9906-83eafa40456e','247a31534e2037cd28261cfa1a50cd5978ebef81',1798492242000,'ec441de76781df1be733656747385233fbb9105b3c651bb064163856f6371638',0,NULL,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'d3cc07b7-9f11-4e6e-b71e-29ed71782f6e','1333514a78f1f7ceed1e83d2e09c1098ec09bfcc',1798492242000,'ec441de76781df1be733656747385233fbb9105b3c651bb064163856f6371638',0,1795900242227,0,0,NULL,NULL,0,NULL);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795900242243,NULL,NULL,NULL,'ec441de76781df1be733656747385233fbb9105b3c651bb064163856f6371638',0,NULL,0,0,NULL,NULL,0,NULL);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -49,7 +49,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,1795897273439);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,1795900239915);
 CREATE TABLE enrolment_token (
     id TEXT PRIMARY KEY,
     secret_hash BLOB NOT NULL,
@@ -59,10 +59,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('2fe273e039f9e5b7',X'DFF8FA5D800602C8A836879535D54A66B797521828DD4E272C038F744C9B7116','local','default',NULL,1795898177723,1795897277779);
-INSERT INTO "enrolment_token" VALUES('fb4f45910b6b732a',X'50F1A2B57FD169C06E5F511E7F64C40E9AFCA4B00757F5A963C2A6B2D64F5E28','local','default',NULL,1795898177823,1795897277849);
-INSERT INTO "enrolment_token" VALUES('7bd507f3e6664bad',X'19426CAC0AE03B3C17DA0BCE1D0B88768028C7786A78265A03336105889A8342','local','default',NULL,1795898177941,1795897277964);
-INSERT INTO "enrolment_token" VALUES('60806a5f897e8135',X'D5AB4C65F9D8DEA03163E6E43EAF5474C8D571477F8D1A5E98CA568496BD2A17','local','default',NULL,1795898178344,NULL);
+INSERT INTO "enrolment_token" VALUES('d4b27f6a97754030',X'1AA74A23F82236AE58B146339F8FCFE13FA877C99439DDFCFC9C25B9AFA7D904','local','default',NULL,1795901142141,1795900242152);
+INSERT INTO "enrolment_token" VALUES('995f6f26fd02a6e8',X'171E34E8DCE46C11CA24345FE80B737DD79809B8EA93599546C121FF3BB15EF2','local','default',NULL,1795901142177,1795900242185);
+INSERT INTO "enrolment_token" VALUES('417f9ea10ec484b8',X'F1CA506E4560397C9E7AB45D69AD37D9984C73193F483ABD8A68CFAABBBF8A9E','local','default',NULL,1795901142208,1795900242213);
+INSERT INTO "enrolment_token" VALUES('c59621478e8b2794',X'7451700A414E98F04FE3E3FDDAA6BBA948DCC26EC0F389716A23D3A7419F50CC','local','default',NULL,1795901142250,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     time_ms INTEGER NOT NULL,
@@ -73,47 +73,51 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1795897270932,'account.created','alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1795897270932,'token.created','alice','init','','d233a9ca7f134806','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1795897270932,'account.created','bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1795897270932,'token.created','bob','init','','654610ce5d157127','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1795897270932,'token.created','','init','','f83e7c529f4ac53f','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1795897272937,'region.created','','f83e7c529f4ac53f','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1795897272984,'node_pool.set','','f83e7c529f4ac53f','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false}');
-INSERT INTO "event" VALUES(8,1795897273072,'registry.set','','f83e7c529f4ac53f','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1795897273118,'account.created','carol','f83e7c529f4ac53f','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1795897273118,'token.created','carol','f83e7c529f4ac53f','127.0.0.1','28c8f71631920549','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1795897273185,'account.created','dora','f83e7c529f4ac53f','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1795897273185,'token.created','dora','f83e7c529f4ac53f','127.0.0.1','ef2a7b2ff1bbea74','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1795897273199,'account.changed','alice','f83e7c529f4ac53f','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1795897273227,'account.removed','dora','f83e7c529f4ac53f','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1795897273439,'application.created','alice','d233a9ca7f134806','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1795897273533,'tag.enabled','alice','d233a9ca7f134806','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1795897273648,'tag.enabled','alice','d233a9ca7f134806','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1795897274106,'token.created','alice','d233a9ca7f134806','127.0.0.1','8dea5ba1a7bea048','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827433274106}');
-INSERT INTO "event" VALUES(19,1795897274194,'token.created','alice','d233a9ca7f134806','127.0.0.1','c603fd5b1d19fa59','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1795897274209,'token.revoked','alice','f83e7c529f4ac53f','127.0.0.1','c603fd5b1d19fa59','{"with": "c603fd5b1d19fa59"}');
-INSERT INTO "event" VALUES(21,1795897274244,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','match ü','{}');
-INSERT INTO "event" VALUES(22,1795897274406,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(23,1795897274553,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','fails','{}');
-INSERT INTO "event" VALUES(24,1795897274866,'session.stop','alice','d233a9ca7f134806','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(25,1795897274917,'session.ended','alice','a0','','stopped','{"reason": "stopped"}');
-INSERT INTO "event" VALUES(26,1795897274984,'session.ended','alice','a0','','fails','{"reason": "exited"}');
-INSERT INTO "event" VALUES(27,1795897275061,'session.reserved','alice','d233a9ca7f134806','127.0.0.1','unknown','{}');
-INSERT INTO "event" VALUES(28,1795897277126,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': no host has capacity"}');
-INSERT INTO "event" VALUES(29,1795897277723,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','2fe273e039f9e5b7','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(30,1795897277779,'agent.enrolled','','2fe273e039f9e5b7','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "2868e4100d42254446fed68dac0f282c66308b67"}');
-INSERT INTO "event" VALUES(31,1795897277823,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','fb4f45910b6b732a','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(32,1795897277849,'agent.enrolled','','fb4f45910b6b732a','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "3d58dc2133d9a2a74679e048762ca100da320f05"}');
-INSERT INTO "event" VALUES(33,1795897277941,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','7bd507f3e6664bad','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(34,1795897277964,'agent.enrolled','','7bd507f3e6664bad','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "21231c55085771a7dd8f60a353f054a691162504"}');
-INSERT INTO "event" VALUES(35,1795897278139,'agent.revoked','','f83e7c529f4ac53f','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(36,1795897278315,'agent.removed','','f83e7c529f4ac53f','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(37,1795897278344,'agent.token_created','','f83e7c529f4ac53f','127.0.0.1','60806a5f897e8135','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1795897278372,'warm_pool.set','alice','d233a9ca7f134806','127.0.0.1','game/local','{"size": 3, "enabled": true}');
-CREATE TABLE image (reference TEXT PRIMARY KEY) STRICT;
-INSERT INTO "image" VALUES('127.0.0.1:45077/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18');
-INSERT INTO "image" VALUES('127.0.0.1:45077/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365');
+INSERT INTO "event" VALUES(1,1795900239621,'account.created','alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1795900239621,'token.created','alice','init','','ff49eca77c7a15e2','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1795900239621,'account.created','bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1795900239621,'token.created','bob','init','','c5a2cbbd7bb4920d','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1795900239621,'token.created','','init','','87b1f961e339fdbc','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1795900239850,'region.created','','87b1f961e339fdbc','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1795900239855,'node_pool.set','','87b1f961e339fdbc','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false}');
+INSERT INTO "event" VALUES(8,1795900239863,'registry.set','','87b1f961e339fdbc','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1795900239868,'account.created','carol','87b1f961e339fdbc','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1795900239868,'token.created','carol','87b1f961e339fdbc','127.0.0.1','2d6daca96a5fcd06','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1795900239873,'account.created','dora','87b1f961e339fdbc','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1795900239873,'token.created','dora','87b1f961e339fdbc','127.0.0.1','bb465d1f2c30b535','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1795900239879,'account.changed','alice','87b1f961e339fdbc','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1795900239883,'account.removed','dora','87b1f961e339fdbc','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1795900239915,'application.created','alice','ff49eca77c7a15e2','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1795900240023,'tag.enabled','alice','ff49eca77c7a15e2','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1795900240042,'tag.enabled','alice','ff49eca77c7a15e2','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1795900240052,'token.created','alice','ff49eca77c7a15e2','127.0.0.1','186391a77c8838f8','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827436240052}');
+INSERT INTO "event" VALUES(19,1795900240057,'token.created','alice','ff49eca77c7a15e2','127.0.0.1','c8b83a318f61a2e3','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1795900240060,'token.revoked','alice','87b1f961e339fdbc','127.0.0.1','c8b83a318f61a2e3','{"with": "c8b83a318f61a2e3"}');
+INSERT INTO "event" VALUES(21,1795900240065,'session.reserved','alice','ff49eca77c7a15e2','127.0.0.1','match ü','{}');
+INSERT INTO "event" VALUES(22,1795900240080,'session.reserved','alice','ff49eca77c7a15e2','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(23,1795900240090,'session.reserved','alice','ff49eca77c7a15e2','127.0.0.1','fails','{}');
+INSERT INTO "event" VALUES(24,1795900240102,'session.stop','alice','ff49eca77c7a15e2','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(25,1795900240106,'session.ended','alice','a0','','stopped','{"reason": "stopped"}');
+INSERT INTO "event" VALUES(26,1795900240114,'session.ended','alice','a0','','fails','{"reason": "exited"}');
+INSERT INTO "event" VALUES(27,1795900240124,'session.reserved','alice','ff49eca77c7a15e2','127.0.0.1','unknown','{}');
+INSERT INTO "event" VALUES(28,1795900242133,'session.not_started','alice','controlplane','','unknown','{"why": "session cannot currently start in the region: cannot start in ''local'': no host has capacity"}');
+INSERT INTO "event" VALUES(29,1795900242141,'agent.token_created','','87b1f961e339fdbc','127.0.0.1','d4b27f6a97754030','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(30,1795900242152,'agent.enrolled','','d4b27f6a97754030','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "247a31534e2037cd28261cfa1a50cd5978ebef81"}');
+INSERT INTO "event" VALUES(31,1795900242177,'agent.token_created','','87b1f961e339fdbc','127.0.0.1','995f6f26fd02a6e8','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(32,1795900242185,'agent.enrolled','','995f6f26fd02a6e8','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "1333514a78f1f7ceed1e83d2e09c1098ec09bfcc"}');
+INSERT INTO "event" VALUES(33,1795900242208,'agent.token_created','','87b1f961e339fdbc','127.0.0.1','417f9ea10ec484b8','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(34,1795900242213,'agent.enrolled','','417f9ea10ec484b8','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "535fecf35cc472a70a8926c4feb0a97de072e151"}');
+INSERT INTO "event" VALUES(35,1795900242227,'agent.revoked','','87b1f961e339fdbc','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(36,1795900242243,'agent.removed','','87b1f961e339fdbc','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(37,1795900242250,'agent.token_created','','87b1f961e339fdbc','127.0.0.1','c59621478e8b2794','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1795900242257,'warm_pool.set','alice','ff49eca77c7a15e2','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+CREATE TABLE image (
+    reference TEXT NOT NULL,
+    account TEXT NOT NULL,
+    PRIMARY KEY (reference, account)
+) STRICT;
+INSERT INTO "image" VALUES('127.0.0.1:35063/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
+INSERT INTO "image" VALUES('127.0.0.1:35063/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -126,7 +130,7 @@ CREATE TABLE lost_time (
     begin_ms INTEGER NOT NULL,
     end_ms INTEGER
 ) STRICT;
-INSERT INTO "lost_time" VALUES(0,1795897271451);
+INSERT INTO "lost_time" VALUES(0,1795900239667);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -159,8 +163,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:45077','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272437A6535512D4F4F47715F776B775971726D4879786C45326D4944526C7442654F5753724A435649396B76515F4B4267526E534E5F6F676C44355556674E454530796738324666627031686A486C576E58303635354F70707177735F5A6A6E2D45597165444F424650715376365A343D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:35063','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'674141414141427243304E50455079724C346E55584149626F76623279477056337030315A52365078576F613245796E6C6A4843676D615473497370653143746241347573795A777551776F523332355F427455416F494B6A316D704E595453736273505149334B4C7941443964786A54656D72376C633D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -191,9 +195,9 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','d15f7931-a469-4366-b931-76ca2ffd0791','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795897274244,1795897274287,NULL,NULL,NULL,NULL,'',0);
-INSERT INTO "session" VALUES(2,'alice','stopped','68c74df3-806d-4835-b70b-4cf07820a892','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795897274406,1795897274527,1795897274866,1795897274915,'stopped',0,'',0);
-INSERT INTO "session" VALUES(3,'alice','fails','b64865d5-0418-4eef-9a99-26c24d50247d','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795897274553,1795897274586,NULL,1795897274932,'exited',0,'',0);
+INSERT INTO "session" VALUES(1,'alice','match ü','21a2eb84-de0b-427b-8de7-739777bdb3cf','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}',NULL,1000000000,268435456,2,1795900240065,1795900240071,NULL,NULL,NULL,NULL,'',0);
+INSERT INTO "session" VALUES(2,'alice','stopped','9f146a13-191b-4fdd-bab0-17b3e50cc21b','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795900240080,1795900240084,1795900240102,1795900240105,'stopped',0,'',0);
+INSERT INTO "session" VALUES(3,'alice','fails','7023582a-1a3f-4c86-a51c-f18e9d0903e3','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795900240090,1795900240093,NULL,1795900240111,'exited',0,'',0);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -201,12 +205,11 @@ CREATE TABLE tag (
     digest TEXT NOT NULL,
     image TEXT NOT NULL,
     priority INTEGER NOT NULL,
-    enabled INTEGER NOT NULL,
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:45077/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',1,1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:45077/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',2,1);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:35063/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:35063/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',2);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -220,19 +223,19 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('d233a9ca7f134806','alice','initial',X'3444CEC42371EE78652965FFEECE8177B6ED07595FB1292B0F1C23204E96ED38','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897270932,NULL,NULL,1795897273326,'127.0.0.1');
-INSERT INTO "token" VALUES('654610ce5d157127','bob','initial',X'6EEE2B6178FF9870003EFF202C7CE7AFCD76FF08866FB31FB97AEF3AB2EB8E1E','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897270932,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('f83e7c529f4ac53f',NULL,'initial',X'B677C6E31F4B77C2AE450A3DBAED100F390782E28B8BEB005792F670F4208114','["operator:read", "operator:write"]',NULL,1795897270932,NULL,NULL,1795897272921,'127.0.0.1');
-INSERT INTO "token" VALUES('28c8f71631920549','carol','initial',X'E9BFA869292E90617F5306584A57E4B0FAA5222B69E5EEA1CEDEC3BAFEED7B0B','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795897273118,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('8dea5ba1a7bea048','alice','reader',X'2136965D353D39AB40AD3E05460475AFEC82216D16AB589904BB12B349A10E25','["session:read"]','d233a9ca7f134806',1795897274106,1827433274106,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('c603fd5b1d19fa59','alice','gone',X'57E009F418B6F5E20DF8643E601BADABA167300E156EA7875833932C7D050940','["session:read"]','d233a9ca7f134806',1795897274194,NULL,1795897274209,NULL,NULL);
+INSERT INTO "token" VALUES('ff49eca77c7a15e2','alice','initial',X'75619F27CF529AE436EFE352C663F66C670EFE12765DC9895347535D3D46D205','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795900239621,NULL,NULL,1795900239901,'127.0.0.1');
+INSERT INTO "token" VALUES('c5a2cbbd7bb4920d','bob','initial',X'417B1DCA2BC3538C1BDCDB19EBA3D6DFC2F2567845E67D8D36D0DE8A66B1FB5F','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795900239621,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('87b1f961e339fdbc',NULL,'initial',X'80EE51840524E2BBA9575114FB10513434023C141C12525901E1E7942D268C76','["operator:read", "operator:write"]',NULL,1795900239621,NULL,NULL,1795900239848,'127.0.0.1');
+INSERT INTO "token" VALUES('2d6daca96a5fcd06','carol','initial',X'56D59AA3E6B9FABD171C1B7D0624BC8D1C5FE633F7410BAA22DF5CEEB67F8DB8','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795900239868,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('186391a77c8838f8','alice','reader',X'A04C9EF27361D99FC8BDF84796D0FC4D0451D1166E585947FDC7486554CEFE86','["session:read"]','ff49eca77c7a15e2',1795900240052,1827436240052,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('c8b83a318f61a2e3','alice','gone',X'AF375C1689F21C76B56AA1F984E9739FEEC7597326DC17999DA109F541431DD7','["session:read"]','ff49eca77c7a15e2',1795900240057,NULL,1795900240060,NULL,NULL);
 CREATE TABLE unanswered (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
     created_ms INTEGER NOT NULL,
     stopped_ms INTEGER
 ) STRICT;
-INSERT INTO "unanswered" VALUES('11f5d660-0ec8-4c0b-9658-3c2c2a928430','a0',1795897277120,NULL);
+INSERT INTO "unanswered" VALUES('f51ab9a1-6b79-48da-b119-8832103a9f8b','a0',1795900242131,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -248,12 +251,13 @@ CREATE TABLE warm_pool (
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','2ad9168f-a16f-4fe5-93e3-9d9211c98008',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','76036440-80b5-4228-a919-30e6bbf81ddb',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;
 CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
 CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
+CREATE INDEX image_account ON image(account);
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
 CREATE INDEX session_by_account ON session(account);

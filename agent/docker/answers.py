@@ -13,6 +13,17 @@ from agent.domain.session import Process
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"  # Go's zero time
 _RUNNING = frozenset({"running", "paused", "restarting"})
+_LARGEST_PID = 2**31 - 1  # Of pid_t
+_LARGEST_EXIT_CODE = 2**31 - 1  # Of either sign, in the contract
+_MOST_BYTES = 2**60
+
+
+def _number(value: Any, most: int, *, least: int = 0) -> int:
+    """Return a number within its bounds; ValueError for any other."""
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is not {least} to {most}")
+    return number
 
 
 def engine_time(text: str) -> float | None:
@@ -27,7 +38,8 @@ def engine_time(text: str) -> float | None:
 def pid_of(answer: Mapping[str, Any]) -> int | None:
     """The process id in an inspect answer; None if the container does not run."""
     state = answer["State"]
-    return int(state["Pid"]) or None if state["Status"] in _RUNNING else None
+    is_running = state["Status"] in _RUNNING
+    return _number(state["Pid"], _LARGEST_PID) or None if is_running else None
 
 
 def container_of(answer: Mapping[str, Any], process: Process | None) -> Container:
@@ -42,7 +54,7 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
         status=status,
         labels=answer["Config"].get("Labels") or {},
         process=process,
-        exit_code=int(state["ExitCode"]) if ended and end_time is not None else None,
+        exit_code=_exit_code(state["ExitCode"]) if ended and end_time is not None else None,
         oom_killed=bool(state["OOMKilled"]) and ended,
         start_time=engine_time(state["StartedAt"]),
         end_time=end_time,
@@ -59,9 +71,13 @@ def container_of_listing(entry: Mapping[str, Any]) -> Container:
         name=entry["Names"][0].removeprefix("/"),
         status=status_of(entry["State"]),
         labels=entry.get("Labels") or {},
-        exit_code=int(ended["code"]) if ended else None,
+        exit_code=_exit_code(ended["code"]) if ended else None,
         address=address_of(entry),
     )
+
+
+def _exit_code(value: Any) -> int:
+    return _number(value, _LARGEST_EXIT_CODE, least=-_LARGEST_EXIT_CODE)
 
 
 def address_of(answer: Mapping[str, Any]) -> str:
@@ -81,7 +97,7 @@ def status_of(state: str) -> ContainerStatus:
 def references(images: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Unpacked bytes of listed images, by digest reference."""
     return {
-        reference: int(image.get("Size", 0))
+        reference: _number(image.get("Size", 0), _MOST_BYTES)
         for image in images
         for reference in image.get("RepoDigests") or ()
         if not reference.startswith("<none>")
@@ -100,7 +116,8 @@ def volume_sizes(usage: Mapping[str, Any], paths: Collection[str]) -> list[int]:
     By path, since 28.5 names no anonymous volumes in the mounts of a container.
     """
     volumes = usage["Volumes"] or ()
-    return [int(each["UsageData"]["Size"]) for each in volumes if each["Mountpoint"] in paths]
+    found = (volume["UsageData"]["Size"] for volume in volumes if volume["Mountpoint"] in paths)
+    return [_number(size, _MOST_BYTES, least=-1) for size in found]  # -1: not measured
 
 
 class Lack(NamedTuple):

@@ -25,7 +25,7 @@ from agent.docker.answers import (
 )
 from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
 from agent.docker.container_config import container_config, why_refused
-from agent.docker.engine_streams import DockerStreams, message_of, translated
+from agent.docker.engine_streams import DockerStreams, body_of, message_of, translated
 from agent.docker.errors import (
     Call,
     PartMissingError,
@@ -371,7 +371,7 @@ class DockerEngine(DockerStreams):
                     if already_so(call, response.status):
                         return None
                     raise error_of_answer(call, response.status, message)
-                answer = await response.read()
+                answer = await body_of(response)
                 return json.loads(answer) if answer else None
 
     async def _inspect(self, call: Call, seconds: float) -> Container:

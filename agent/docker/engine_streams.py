@@ -32,6 +32,7 @@ GATHER_SECONDS = 0.002
 _READ_AHEAD = 2**18  # Bytes to prefetch; also the chunk size for callers
 _ARCHIVE_AHEAD = 2**19  # Bytes of an archive to prefetch while earlier data is packed
 _MAX_ERROR_BODY = 2**16
+LARGEST_ANSWER = 2**28  # Bytes; the list of 100,000 images has about 100 MB
 _EVENTS = ["create", "start"]
 """Events of containers that may be unexpected; the agent notices ends itself."""
 
@@ -233,14 +234,28 @@ async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenera
     raise EngineUnavailableError("it ended its stream of events")
 
 
-async def message_of(response: aiohttp.ClientResponse) -> str:
-    """Read the engine's message of an error."""
-    body = b""
-    while left := _MAX_ERROR_BODY - len(body):
+async def body_of(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body of an answer; ValueError if it is larger than any list of the engine."""
+    body = await _read(response, LARGEST_ANSWER + 1)
+    if len(body) > LARGEST_ANSWER:
+        raise ValueError("its answer is too large")
+    return body
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Read a body, or its first bytes."""
+    body = bytearray()
+    while left := most - len(body):
         piece = await response.content.read(left)  # as much as has arrived
         if not piece:
             break
         body += piece
+    return bytes(body)
+
+
+async def message_of(response: aiohttp.ClientResponse) -> str:
+    """Read the engine's message of an error."""
+    body = await _read(response, _MAX_ERROR_BODY)
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return str(json.loads(body)["message"])
     return body.decode(errors="replace")

@@ -70,6 +70,37 @@ def test_parses_ended_container(status: str) -> None:
     assert found.end_time is not None
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("ExitCode", 2**31),
+        ("ExitCode", -(2**31)),
+        ("FinishedAt", "9999-99-99T00:00:00Z"),
+    ],
+)
+def test_refuses_ended_container_out_of_bounds(field: str, value: object) -> None:
+    ended = {"Status": "exited", "FinishedAt": "2026-11-21T04:01:07Z"}
+    with pytest.raises(ValueError, match=r"is not|month must be"):
+        answers.container_of(inspected(**ended | {field: value}), None)
+
+
+@pytest.mark.parametrize(
+    "pid",
+    [
+        -1,
+        2**31,
+    ],
+)
+def test_refuses_process_id_out_of_bounds(pid: int) -> None:
+    with pytest.raises(ValueError, match="is not 0 to 2147483647"):
+        answers.pid_of(inspected(Status="running", Pid=pid))
+
+
+def test_refuses_image_of_negative_size() -> None:
+    with pytest.raises(ValueError, match="-1 is not 0"):
+        answers.references([{"Size": -1, "RepoDigests": ["r.example/game@sha256:0"]}])
+
+
 def test_parses_listing_entry() -> None:
     entry = {
         "Id": "abc",

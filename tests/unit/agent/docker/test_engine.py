@@ -109,6 +109,17 @@ async def test_malformed_answer_leaves_it_unknown(script: ScriptedEngine, body: 
             await ask(script.client)
 
 
+async def test_answer_larger_than_any_list_is_not_read(
+    script: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.docker.engine_streams.LARGEST_ANSWER", 10_000)
+    script.answer("GET /images/json", raw(b" " * 9998 + b"[]"))
+    assert await script.client.images() == {}
+    script.answer("GET /images/json", raw(b" " * 9999 + b"[]"))
+    with pytest.raises(errors.EngineError, match="its answer is too large"):
+        await script.client.images()
+
+
 async def test_hanging_starts_do_not_block_kill(script: ScriptedEngine) -> None:
     names = [f"c{number}" for number in range(GENERAL_CALLS)]
     startable(script, *names)

@@ -77,7 +77,7 @@ unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PY
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
 test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=... ENGINE=sid
-	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "not slow and not host" $(PYTEST_ARGS)
+	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "not slow and not host and not thorough" $(PYTEST_ARGS)
 
 test-ci: everything ## the slow tests; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "slow and not host and not soak and not thorough" \

@@ -225,7 +225,7 @@ async def test_token_for_an_agent_does_not_take_over_its_successor(
     token = None if gone_by else await system.token_again("host-1")
     for call in gone_by:
         method, path = call.split(" ")
-        assert (await system.operate(method, f"/agent/host-1{path}")).status == 204
+        assert (await system.operate(method, f"/agent/host-1{path}")).status in {200, 204}
     assert (await system.enrol(token)).status == 201
     before = await system.rows("SELECT id, address FROM agent WHERE name='host-1'")
     assert_error(await system.enrol(kept, address="192.0.2.66:1"), 401)

@@ -57,6 +57,7 @@ SPELLED = {
     "log": "",
     "log_damaged": "",
     "log_truncated": "",
+    "size": "",
     "sizes": "",
 }
 """The fields of messages that have other names than those of the values."""

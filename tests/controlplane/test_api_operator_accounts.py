@@ -130,6 +130,9 @@ async def test_an_account_is_removed_with_its_objects_once_nothing_runs(system: 
         assert_error(await system.call("GET", "/session", token=token), 401)
     assert await only_the_audit_names_alice(system)
     assert (await system.rows("PRAGMA foreign_key_check")) == []
+    # Hosts are still asked to remove its image, which bob's application has as well.
+    owners = await system.rows("SELECT account FROM image ORDER BY account")
+    assert owners == [("",), ("bob",)]
     removed = ("alice", system.operator_id, "127.0.0.1", "alice")
     assert await events(system, "account.removed") == [removed]
     assert await system.events("account.removed", "data") == [('{"tokens": 2}',)]

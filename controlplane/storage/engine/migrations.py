@@ -83,8 +83,8 @@ CREATE TABLE tag (
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
 
--- Images that have stood for tags: hosts are asked to remove those, and no other. The account may
--- be removed by then.
+-- Images that have stood for tags: hosts are asked to remove those, and no other. The account is
+-- empty once it is removed.
 CREATE TABLE image (
     reference TEXT NOT NULL,
     account TEXT NOT NULL,

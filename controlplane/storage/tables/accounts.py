@@ -160,6 +160,8 @@ def remove_portion(db: Database, name: str) -> int:
         return 0
     if any(_remove_rows(db, table, name) for table in _OF_AN_ACCOUNT):
         return 1
+    # Hosts may still have its images, and are asked to remove them.
+    db.execute("UPDATE OR REPLACE image SET account='' WHERE account=?", (name,))
     db.execute("DELETE FROM account WHERE name=?", (name,))
     return 0
 

@@ -54,6 +54,7 @@ from controlplane.storage.tables.reports import Reports
 from tiltyard.runtime import loop_lag
 from tiltyard.runtime.clock import Clock, SystemClock, is_trusted
 from tiltyard.runtime.failpoints import failpoint
+from tiltyard.runtime.logging.errors import errors_counted
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.settings import host_and_port
 
@@ -220,6 +221,10 @@ class ControlPlane:
 
     async def serve(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set or a process-critical loop fails."""
+        with errors_counted(self._metrics.internal_errors.inc):
+            await self._serve(stopping)
+
+    async def _serve(self, stopping: asyncio.Event) -> None:
         try:
             await self._open_store()
             if not is_trusted(self.clock):

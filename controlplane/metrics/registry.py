@@ -29,6 +29,9 @@ class Metrics:
             "Seconds by which a timer of the event loop was late.",
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
         )
+        self.internal_errors = Maker(registry).counter(
+            "internal_errors_total", "Unexpected errors; the log has the traceback of each."
+        )
         ProcessCollector(registry=registry)
         GCCollector(registry)
         build = Maker(registry).gauge(

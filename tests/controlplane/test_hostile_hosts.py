@@ -10,6 +10,7 @@ from controlplane.fleet.host import watch
 from controlplane.fleet.host.images import Images
 from controlplane.fleet.host.state import HostState
 from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, eventually
 from tiltyard.agent.bounds import MAX_DETAIL
 from tiltyard.agent.v1 import agent_pb2
@@ -115,8 +116,9 @@ async def test_a_host_is_followed_again_once_it_reports_within_its_bounds(
     await system.has_reported(faulty.name, version="sound")
 
 
+@pytest.mark.system(kind=Scraped, agents=2, application={})
 async def test_unexpected_error_in_the_stream_of_a_host_ends_only_that(
-    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    system: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     faulty = await faulty_host(system)
     apply = HostState.apply
@@ -133,6 +135,7 @@ async def test_unexpected_error_in_the_stream_of_a_host_ends_only_that(
     await others_are_served(system)
     await eventually(lambda: len(raised) == 3)
     assert "RuntimeError: as scripted" in caplog.text
+    assert (await system.scrape()).sum("internal_errors_total") == 3
     faulty.change_host(version="sound")
     await system.has_reported(faulty.name, version="sound")
     await others_are_served(system)

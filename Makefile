@@ -22,7 +22,7 @@ TESTS_OF_PART := -m 'not host$(if $(ENGINE), and (docker or fault))'
 ifeq ($(PART),rounds)
 TESTS_OF_PART := -m 'not host and not soak and (fault or thorough or fuzz)' --long
 endif
-# Examples of each call; a gate takes a tenth, and does not expect them to reach everything.
+# Examples of each call; a gate takes a twentieth, and does not expect them to reach everything.
 ifneq ($(filter rounds,$(PART))$(filter fuzz,$(MAKECMDGOALS)),)
 export COUNT ?= 200
 endif

@@ -224,6 +224,7 @@ async def test_rejects_sparse_file_without_reading_it(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_limits_entries(artifacts: Artifacts, make: MakeTree) -> None:
     container = make("none")
     files = [Entry(b"%06d" % number) for number in range(99_999)]

@@ -134,6 +134,7 @@ def image_of(count: int) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_engine_mounts_as_many_layers_as_we_allow_and_no_more(
     client: docker.DockerClient,
 ) -> None:

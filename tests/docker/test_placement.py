@@ -89,9 +89,9 @@ def without_engine(_: Fleet, host: RemoteHost) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
-        (drained, "draining"),
+        pytest.param(drained, "draining", marks=pytest.mark.thorough),
         (unresponsive, "unresponsive"),
-        (without_engine, "engine_unavailable"),
+        pytest.param(without_engine, "engine_unavailable", marks=pytest.mark.thorough),
     ],
 )
 def test_obstacle_is_explained_and_the_session_placed_elsewhere(

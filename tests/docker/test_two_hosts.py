@@ -142,6 +142,7 @@ def test_f39_a_host_that_was_given_up_ends_its_games_once_it_is_told(machines: M
         assert fleet.status("instead") == "running"
 
 
+@pytest.mark.thorough
 def test_f40_over_a_slow_link_that_loses_packets_starts_end_and_the_host_is_heard(
     machines: Machines, figure: Figure
 ) -> None:

@@ -70,6 +70,7 @@ def end_all(stack: Stack, sessions: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Rounds) -> None:
     for _ in range(rounds(1, 5)):
         keep(stack, 1)

@@ -115,6 +115,7 @@ def release(machine: Overlaid, link: str) -> str:
     return machine.written(f"/opt/tiltyard/{link}").readlink().name
 
 
+@pytest.mark.thorough
 def test_install_upgrade_rollback_and_purge(machine: Overlaid, sources: Path) -> None:
     state = machine.written("/var/lib/tiltyard-agent")
     state.mkdir()

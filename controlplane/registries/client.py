@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
 from controlplane.http.json_reader import count_values
+from controlplane.http.request_slots import release_slot
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import MAX_CONNECTIONS, RegistryHttp, Reply
 from controlplane.registries.manifests import (
@@ -78,6 +79,7 @@ class RegistryClient:
             RegistryUnavailableError: The registry fails or sends an invalid response.
             RegistryTimeoutError: No answer in time.
         """
+        release_slot()
         with _translated(registry):
             async with asyncio.timeout(RESOLVE_TIMEOUT), self._slots_of(registry).hold(account):
                 return await self._digest(registry, repository, tag)

@@ -19,7 +19,6 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from controlplane.domain.redaction import cut_out
-from controlplane.http.request_slots import release_slot
 from controlplane.outbound.resolver import LookUps, Resolver
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
@@ -89,7 +88,6 @@ class RegistryHttp:
             UnusableError: Unreachable, invalid or too large response, or the log-in failed.
             TimeoutError: No answer in time.
         """
-        release_slot()
         url = base_url(endpoint.address).with_path(path).with_query(params)
         headers = {"Accept": accept}
         known = self._cached_token(endpoint, scope)

@@ -23,6 +23,8 @@ async def test_an_account_holds_half_of_the_connections_to_a_registry(system: Sy
     await eventually(lambda: system.registry.asked.count(SLOW) == SHARE)
     system.registry.push("studio/game", "v2")
     (await system.enable_tag("v2", account="bob")).expect(204)
+    # Nor do those that wait for a connection hold the slots of other requests of their account.
+    (await system.call("GET", "/session")).expect(200)
     assert not any(task.done() for task in slow)
     assert system.registry.asked.count(SLOW) == SHARE
     for task in slow:

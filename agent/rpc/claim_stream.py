@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from agent.domain.errors import AgentError, InvalidArgumentError
+from agent.domain.errors import AgentError
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
-from agent.rpc.statuses import bind_request
+from agent.rpc.statuses import bind_request, check_request
 from agent.sessions.warm_pools import WarmPools
 from tiltyard.agent.bounds import MAX_SENTENCE
-from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import ERROR_REASONS, portions
 from tiltyard.runtime.clock import Clock
@@ -76,15 +75,13 @@ class ClaimStream:
         result = pb.ClaimResult(number=claim.number)
         try:
             with self._metrics.rpc("ClaimSession", self._clock):
-                check(claim)
+                check_request(claim)
                 wanted = wire.claim_from_proto(claim)
                 session = await self._warm_pools.claim(claim.internal_id, wanted)
             result.session.CopyFrom(wire.session_to_proto(session))
         except AgentError as error:
             log.debug("claim refused", reason=error.reason.name, error=str(error))
             _fail(result, error)
-        except OutOfBoundsError as error:
-            _fail(result, InvalidArgumentError(error.field, "it is out of bounds"))
         except Exception:
             log.exception("a claim failed: internal error")
             _fail(result, AgentError())

@@ -84,6 +84,15 @@ def bind_request(sent: str | bytes) -> None:
         bind(request=sent)
 
 
+def check_request(request: Message) -> None:
+    """Check a request against the bounds of the contract; InvalidArgumentError if beyond them."""
+    try:
+        check(request)
+    except OutOfBoundsError as error:
+        log.warning("request refused", error=str(error))
+        raise InvalidArgumentError(error.field, "it is out of bounds") from None
+
+
 @asynccontextmanager
 async def _call(context: Context, method: str) -> AsyncGenerator[None]:
     """Convert errors of a handler to statuses; unexpected ones are logged, not revealed."""
@@ -94,9 +103,6 @@ async def _call(context: Context, method: str) -> AsyncGenerator[None]:
     except AgentError as error:
         log.debug("call refused", method=method, reason=error.reason.name, error=str(error))
         await abort(context, error)
-    except OutOfBoundsError as error:
-        log.warning("call refused", method=method, error=str(error))
-        await abort(context, InvalidArgumentError(error.field, "it is out of bounds"))
     except Exception:
         log.exception("call failed: internal error", method=method)
         await abort(context, AgentError())
@@ -109,7 +115,7 @@ def answers(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
     async def answer(self: Any, request: Any, context: Context) -> Any:
         async with _call(context, handler.__name__):
             with self.metrics.rpc(handler.__name__, self.clock):
-                check(request)
+                check_request(request)
                 return await handler(self, request, context)
 
     return answer
@@ -123,7 +129,7 @@ def streams(handler: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncG
         async with _call(context, handler.__name__):
             with self.metrics.stream(handler.__name__):
                 if isinstance(request, Message):  # a stream of claims is checked where it is read
-                    check(request)
+                    check_request(request)
                 async with aclosing(handler(self, request, context)) as messages:
                     async for message in messages:
                         yield message

@@ -7,7 +7,7 @@ a broken connection, it is unknown what the agent did (AgentUnavailableError).
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import grpc
 from google.protobuf.message import Message
 
 from controlplane.agent_rpc.claim_stream import ClaimStream
+from controlplane.agent_rpc.reports import watch_messages_in
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
     claim_out,
@@ -25,7 +26,6 @@ from controlplane.agent_rpc.wire import (
     session_in,
     spec_out,
     standby_order_out,
-    watch_message_in,
 )
 from controlplane.domain.contract import (
     Answer,
@@ -167,7 +167,8 @@ class AgentClient:
         """
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
         ended = "the agent ended the stream"
-        return self._stream("Watch", request, FOLLOW_TIMEOUT, watch_message_in, ended=ended)
+        responses = self._stream("Watch", request, FOLLOW_TIMEOUT, _whole, ended=ended)
+        return _watch_messages(responses)
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
@@ -353,6 +354,25 @@ def _asked(response: agent_pb2.RenewCertificateResponse) -> Asked:
 
 def _done(_: Message) -> None:
     """Ignore an empty response."""
+
+
+def _whole(response: agent_pb2.WatchResponse) -> agent_pb2.WatchResponse:
+    return response
+
+
+async def _watch_messages(
+    responses: AsyncGenerator[agent_pb2.WatchResponse, None],
+) -> AsyncGenerator[WatchMessage, None]:
+    """Read messages; between two parts of a large one other tasks run."""
+    reached = 0
+    async with aclosing(responses):
+        async for response in responses:
+            with _translated():
+                for number, message in enumerate(watch_messages_in(response, reached)):
+                    if number:
+                        await asyncio.sleep(0)
+                    yield message
+            reached = response.sequence
 
 
 def _data(response: agent_pb2.StreamLogsResponse | agent_pb2.FetchArtifactResponse) -> bytes:

@@ -9,19 +9,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from controlplane.domain.contract import (
     Claim,
     Drain,
-    HostReport,
     HostSession,
-    ImagesReported,
-    PoolOnHost,
     Port,
     RegistryLogin,
     SessionReport,
-    SessionsReported,
-    SnapshotBegin,
-    SnapshotEnd,
     StandbyOrder,
-    WatchEvent,
-    WatchMessage,
 )
 from tiltyard.agent.bounds import MOST_BYTES
 from tiltyard.agent.checked import OutOfBoundsError, items, number, span, text
@@ -112,27 +104,6 @@ def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredential
     return agent_pb2.RegistryCredentials(username=login.username, password=login.password)
 
 
-def watch_message_in(response: agent_pb2.WatchResponse) -> WatchMessage:
-    """Parse a message of the Watch stream. Raises as `session_in`."""
-    return WatchMessage(response.incarnation, response.sequence, _watch_event(response))
-
-
-def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
-    kind = response.WhichOneof("event")
-    if kind == "snapshot_begin":
-        return SnapshotBegin()
-    if kind == "snapshot_end":
-        return SnapshotEnd(response.snapshot_end.reconciled)
-    if kind == "sessions":
-        return SessionsReported(tuple(map(session_in, response.sessions.sessions)))
-    if kind == "host":
-        return _host_in(response.host)
-    if kind == "images":
-        part = response.images
-        return ImagesReported(tuple(part.images), part.first, part.last, tuple(part.sizes))
-    return None
-
-
 def session_in(session: agent_pb2.Session) -> HostSession:
     """Parse a session; strings that many sessions share are interned.
 
@@ -140,7 +111,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         NewerFormatError: A newer agent has sent it.
         OutOfBoundsError: A field is out of its bounds.
     """
-    _check("session", session.format)
+    check_format("session", session.format)
     size = session.ByteSize()
     if size > MOST_BYTES["Session"]:
         raise OutOfBoundsError("Session")
@@ -152,7 +123,7 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         image=intern(text(session.image, "Session.image")),
         state=_STATES[session.state],
         ports=tuple(map(_port_in, items(session.ports, "Session.ports"))),
-        reservation=_resources_in(session.reservation),
+        reservation=resources_in(session.reservation),
         injected_env=interned(items(session.injected_env, "Session.injected_env")),
         create_time=_time_in(span(session.create_time, "Session.create_time")),
         end_time=(
@@ -187,7 +158,7 @@ def _port_in(port: agent_pb2.Port) -> Port:
 def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
     """Parse a session report. Raises as `session_in`."""
     report = response.report
-    _check("report", report.format)
+    check_format("report", report.format)
     known = report.HasField
     return SessionReport(
         state=_STATES[report.state],
@@ -229,7 +200,8 @@ def _time_in(time: Timestamp) -> float:
     return from_ms(time.seconds * 1000 + time.nanos // 1_000_000)
 
 
-def _resources_in(resources: agent_pb2.Resources) -> Resources:
+def resources_in(resources: agent_pb2.Resources) -> Resources:
+    """Parse resources. Raises OutOfBoundsError."""
     return _shared(
         number(resources.nano_cpus, "Resources.nano_cpus"),
         number(resources.memory_bytes, "Resources.memory_bytes"),
@@ -237,50 +209,12 @@ def _resources_in(resources: agent_pb2.Resources) -> Resources:
     )
 
 
-def _check(what: str, number: int) -> None:
+def check_format(what: str, number: int) -> None:
+    """Raise NewerFormatError for a format beyond FORMAT, ValueError for a missing one."""
     if number > FORMAT:
         raise NewerFormatError(what, number)
     if number == 0:
         raise ValueError(f"a {what} without a format")
-
-
-def _host_in(host: agent_pb2.Host) -> HostReport:
-    _check("host", host.format)
-    return HostReport(
-        agent_id=host.agent_id,
-        version=host.version,
-        public_address=host.public_address,
-        latency_addresses=tuple(host.latency_addresses),
-        capacity=_resources_in(host.capacity),
-        reserved=_resources_in(host.reserved),
-        free_sessions=host.free_sessions,
-        port_range_first=host.port_range_first,
-        port_range_last=host.port_range_last,
-        free_tcp_ports=host.free_tcp_ports,
-        free_udp_ports=host.free_udp_ports,
-        images=frozenset(),
-        tls=host.tls,
-        draining=host.draining,
-        engine_available=host.engine_available,
-        start_slots=host.start_slots,
-        disk_full=host.disk_full,
-        drain=_drain_in(host),
-        engine_version=host.engine_version,
-        runc_version=host.runc_version,
-        kernel_version=host.kernel_version,
-        warm_pools={
-            pool.pool_id: PoolOnHost(pool.revision, pool.size) for pool in host.warm_pools
-        },
-        starting=frozenset(host.starting),
-        free_image_bytes=host.free_image_bytes if host.HasField("free_image_bytes") else None,
-    )
-
-
-def _drain_in(host: agent_pb2.Host) -> Drain:
-    deadline = None
-    if host.HasField("drain_time"):  # the agent stores an inexact float
-        deadline = from_ms(round(host.drain_time.ToNanoseconds() / 10**6))
-    return Drain(host.drain_revision, host.draining, deadline)
 
 
 def drain_out(drain: Drain, now: float) -> agent_pb2.SetDrainRequest:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.agent_rpc.wire import watch_message_in
+from controlplane.agent_rpc.reports import watch_messages_in
 from controlplane.domain.contract import Drain, HostReport
 from controlplane.domain.errors import AgentExcessError
 from controlplane.fleet.host import watch
@@ -268,6 +268,6 @@ def test_deadline_survives_the_round_trip() -> None:
     """The agent stores it as a float in seconds."""
     host = agent_pb2.Host(format=1, draining=True, drain_revision=1)
     host.drain_time.FromNanoseconds(1767225600_123 * 10**6 - 300)
-    message = watch_message_in(agent_pb2.WatchResponse(host=host))
+    [message] = watch_messages_in(agent_pb2.WatchResponse(host=host), 0)
     assert isinstance(message.event, HostReport)
     assert message.event.drain == Drain(1, True, 1767225600.123)

@@ -25,7 +25,11 @@ _HOST = 255  # RFC 1035
 _VERSION = 256
 _FILE = 64 * 1024  # Bytes of certificates and keys
 _COUNT = 10**6  # Of sessions, images, slots that a number reports
-_MANY = 100_000  # Sessions, images or claims of one message
+_MANY = 100_000  # Images that a host lists for its own operator
+_IMAGES = 10_000  # Images of one message: honest ones have at most 2000
+_PORTION = (
+    5000  # Sessions or claims of one message: five times PORTION_ITEMS, which honest ones have
+)
 _BYTES = 2**60
 
 
@@ -73,9 +77,9 @@ BOUNDS: dict[str, Bound] = {
     "Claim.request_json": _text(1024 * 1024),
     "ClaimResult.error": _text(MAX_SENTENCE),
     "ClaimResult.number": _SEQUENCE,
-    "ClaimSessionsRequest.claims": _items(_MANY),
+    "ClaimSessionsRequest.claims": _items(_PORTION),
     "ClaimSessionsResponse.incarnation": _text(_ID),
-    "ClaimSessionsResponse.results": _items(_MANY),
+    "ClaimSessionsResponse.results": _items(_PORTION),
     "FailedRun.exit_code": _INT32,
     "FetchArtifactRequest.internal_id": _text(_ID),
     "FetchArtifactRequest.path": _text(4096),
@@ -114,15 +118,15 @@ BOUNDS: dict[str, Bound] = {
     "Identity.ticket": _text(_NAME),
     "Image.image": _text(MAX_IMAGE),
     "Image.size_bytes": _number(_BYTES),
-    "ImageBatch.images": _text(MAX_IMAGE, items=_MANY),
-    "ImageBatch.sizes": Bound(most=_BYTES, most_items=_MANY),
+    "ImageBatch.images": _text(MAX_IMAGE, items=_IMAGES),
+    "ImageBatch.sizes": Bound(most=_BYTES, most_items=_IMAGES),
     "ListImagesResponse.images": _items(_MANY),
     "ListImagesResponse.pulls": _items(_MANY),
     "ListSessionsRequest.page_size": _INT32,
     "ListSessionsRequest.page_token": _text(_NAME),
     "ListSessionsResponse.incarnation": _text(_ID),
     "ListSessionsResponse.next_page_token": _text(_NAME),
-    "ListSessionsResponse.sessions": _items(_MANY),
+    "ListSessionsResponse.sessions": _items(_PORTION),
     "Port.container_port": _PORT,
     "Port.host_port": _PORT,
     "PortRequest.container_port": _number(2**32 - 1),  # refused by name where it is read
@@ -165,7 +169,7 @@ BOUNDS: dict[str, Bound] = {
     "Session.sequence": _SEQUENCE,
     "Session.warm_pool": _text(_ID),
     "Session.warm_pool_revision": _number(MAX_REVISION),
-    "SessionBatch.sessions": _items(_MANY),
+    "SessionBatch.sessions": _items(_PORTION),
     "SessionSpec.args": _text(512 * 1024, items=1000),
     "SessionSpec.disk_bytes": _number(_BYTES),
     "SessionSpec.env": _items(2000),

@@ -22,6 +22,7 @@ from tiltyard.contract import (
 M = TypeVar("M", bound=Message)
 
 PORTION_BYTES = 1024 * 1024  # Of messages within one: a quarter of what either side receives
+PORTION_ITEMS = 1000  # Messages within one: checking and reading them takes some milliseconds
 
 STATES = {state: pb.State.Value(f"STATE_{state.name}") for state in State}
 END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reason in EndReason}
@@ -86,12 +87,16 @@ def duration_to_proto(seconds: float | None) -> Duration | None:
 
 
 def portions(messages: Iterable[M]) -> Iterator[list[M]]:
-    """Split messages into lists of at most PORTION_BYTES, or of a single larger message."""
+    """Split messages into lists of at most PORTION_ITEMS and PORTION_BYTES.
+
+    A larger message is in a list of its own.
+    """
     portion: list[M] = []
     size = 0
     for message in messages:
         cost = message.ByteSize() + 8  # with its tag and length
-        if portion and size + cost > PORTION_BYTES:
+        is_full = len(portion) >= PORTION_ITEMS or size + cost > PORTION_BYTES
+        if portion and is_full:
             yield portion
             portion = []
             size = 0

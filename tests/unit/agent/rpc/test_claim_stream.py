@@ -13,6 +13,8 @@ from agent.rpc.claim_stream import ClaimStream
 from tests.support.agent.samples import an_id
 from tests.support.fakes import FakeClock
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.wire import ERROR_REASONS
+from tiltyard.contract import ErrorReason
 
 AT_ONCE = 2
 CLAIMS = 7
@@ -53,3 +55,15 @@ async def test_claims_beyond_those_in_progress_wait(monkeypatch: pytest.MonkeyPa
         answered += [result.number for result in results]
     assert sorted(answered) == list(range(CLAIMS))
     assert pools.most_in_progress == AT_ONCE
+
+
+async def test_claim_out_of_bounds_is_refused_with_its_field() -> None:
+    async def one_request() -> AsyncIterator[pb.ClaimSessionsRequest]:
+        yield pb.ClaimSessionsRequest(claims=[pb.Claim(number=1, internal_id="x" * 1000)])
+
+    pools: Any = SlowPools()
+    stream = ClaimStream(pools, Metrics(), FakeClock())
+    [[result]] = [results async for results in stream.results(one_request())]
+    assert result.reason == ERROR_REASONS[ErrorReason.INVALID_ARGUMENT]
+    assert "Claim.internal_id" in result.error
+    assert pools.most_in_progress == 0

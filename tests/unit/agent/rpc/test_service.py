@@ -5,6 +5,7 @@ from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from agent.changes.feed import PILE_LARGEST
@@ -60,3 +61,23 @@ async def test_unread_stream_restarts_with_a_snapshot(agent: Agent) -> None:
         for _ in range(PILE_LARGEST + 1):
             agent.runtime.feed.session_changed(a_session())
         assert (await anext(messages)).HasField("snapshot_begin")
+
+
+class AbortedError(Exception):
+    """What gRPC raises in a handler whose call was aborted."""
+
+
+async def test_request_out_of_bounds_is_refused_with_its_field(agent: Agent) -> None:
+    aborted: list[tuple[grpc.StatusCode, str]] = []
+
+    async def abort(code: grpc.StatusCode, text: str, **_: object) -> None:
+        aborted.append((code, text))
+        raise AbortedError
+
+    context: Any = SimpleNamespace(**vars(LOCAL), abort=abort)
+    service = agent.service(lambda: host_report(agent))
+    with pytest.raises(AbortedError):
+        await service.GetReport(pb.GetReportRequest(internal_id="x" * 1000), context)
+    [(code, text)] = aborted
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "GetReportRequest.internal_id" in text

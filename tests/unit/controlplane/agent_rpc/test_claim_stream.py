@@ -14,7 +14,7 @@ from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.fake_clock import until_idle
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.agent.wire import PORTION_BYTES, portions
+from tiltyard.agent.wire import PORTION_BYTES, PORTION_ITEMS, portions
 from tiltyard.contract import ErrorReason, Identity, Resources
 
 TIMEOUT = 60.0
@@ -148,3 +148,9 @@ def test_messages_are_split_by_their_size() -> None:
     large = agent_pb2.Claim(request_json="x" * PORTION_BYTES)
     assert list(portions([])) == []
     assert list(portions([small, large, small, small])) == [[small], [large], [small, small]]
+
+
+def test_messages_are_split_by_their_number() -> None:
+    count = PORTION_ITEMS + 1
+    sizes = [len(portion) for portion in portions(agent_pb2.Claim() for _ in range(count))]
+    assert sizes == [PORTION_ITEMS, 1]

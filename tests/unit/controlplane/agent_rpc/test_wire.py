@@ -1,15 +1,21 @@
 """Messages of hosts are validated: a host may be compromised."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
+from controlplane.agent_rpc.reports import SESSIONS_AT_ONCE, watch_messages_in
 from controlplane.agent_rpc.wire import session_in
+from controlplane.domain.contract import SessionsReported, WatchMessage
 from controlplane.domain.errors import AgentUnavailableError
 from tests.support.agent.samples import a_spec
 from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.tasks import running
 from tiltyard.agent.bounds import MAX_MEMORY_BYTES, MAX_NANO_CPUS
 from tiltyard.agent.v1 import agent_pb2
 
@@ -88,5 +94,63 @@ async def test_answer_for_another_session_is_rejected(tmp_path: Path) -> None:
         await client.start_session("one", SPEC, DEADLINE)
     with pytest.raises(AgentUnavailableError, match="another session"):
         await client.stop_session("one", DEADLINE, discard=False)
+    await client.close()
+    await agent.stop()
+
+
+def a_report_of(count: int, sequence: int) -> agent_pb2.WatchResponse:
+    sessions = [a_session() for _ in range(count)]
+    batch = agent_pb2.SessionBatch(sessions=sessions)
+    return agent_pb2.WatchResponse(incarnation="i", sequence=sequence, sessions=batch)
+
+
+def counts_of(messages: Iterable[WatchMessage]) -> list[int]:
+    events = [message.event for message in messages]
+    return [len(event.sessions) for event in events if isinstance(event, SessionsReported)]
+
+
+def test_many_sessions_are_read_a_portion_at_a_time() -> None:
+    messages = list(watch_messages_in(a_report_of(2 * SESSIONS_AT_ONCE + 1, sequence=9), 4))
+    assert counts_of(messages) == [SESSIONS_AT_ONCE, SESSIONS_AT_ONCE, 1]
+    assert {message.incarnation for message in messages} == {"i"}
+
+
+def test_host_is_known_up_to_the_sequence_of_a_message_with_its_last_portion() -> None:
+    messages = list(watch_messages_in(a_report_of(2 * SESSIONS_AT_ONCE, sequence=9), 4))
+    assert [message.sequence for message in messages] == [4, 9]
+
+
+class Reporting(FakeAgent):
+    """Reports many sessions in one message."""
+
+    async def Watch(  # noqa: N802
+        self, request: agent_pb2.WatchRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.WatchResponse]:
+        yield a_report_of(1, sequence=4)
+        yield a_report_of(3 * SESSIONS_AT_ONCE, sequence=9)
+
+
+async def test_other_tasks_run_between_the_portions_of_a_message(tmp_path: Path) -> None:
+    agent = Reporting(tmp_path)
+    await agent.start()
+    client = AgentClient(agent.address)
+    steps = 0
+
+    async def go_on() -> None:
+        nonlocal steps
+        while True:
+            await asyncio.sleep(0)
+            steps += 1
+
+    steps_at: list[int] = []
+    sequences = []
+    async with running(go_on()), aclosing(client.watch("", 0)) as messages:
+        with pytest.raises(AgentUnavailableError, match="ended the stream"):
+            async for message in messages:
+                steps_at.append(steps)
+                sequences.append(message.sequence)
+    assert sequences == [4, 4, 4, 9]
+    assert steps_at[1] < steps_at[2]
+    assert steps_at[2] < steps_at[3]
     await client.close()
     await agent.stop()

@@ -13,6 +13,7 @@ from controlplane.agent_rpc.wire import session_in
 from tiltyard.agent.bounds import BOUNDS, MAX_SECONDS, MOST_BYTES
 from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.agent.wire import PORTION_ITEMS
 
 SPANS = (Timestamp.DESCRIPTOR, Duration.DESCRIPTOR)
 TEXTS = FieldDescriptor.CPPTYPE_STRING  # also of bytes
@@ -164,6 +165,18 @@ def test_list_is_accepted_up_to_its_length_and_refused_beyond(name: str) -> None
     if name != "Session.ports":  # a port without a protocol is refused for that
         assert is_accepted(with_items(name, most))
     assert not is_accepted(with_items(name, most + 1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SessionBatch.sessions",
+        "ClaimSessionsRequest.claims",
+        "ClaimSessionsResponse.results",
+    ],
+)
+def test_honest_peer_sends_a_fraction_of_the_items_that_are_accepted(name: str) -> None:
+    assert BOUNDS[name].most_items >= 4 * PORTION_ITEMS
 
 
 @pytest.mark.parametrize("name", TIMES)

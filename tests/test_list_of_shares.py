@@ -80,8 +80,11 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"test_pulls_of_an_account_that_hang_delay_no_other_account"},
     ),
     "disk for images of a host": Held(
-        {"controlplane/fleet/host/images.py"},
-        {"test_images_of_an_account_take_at_most_half_of_what_others_leave_free"},
+        {"controlplane/fleet/host/image_room.py"},
+        {
+            "test_images_of_an_account_take_at_most_half_of_what_others_leave_free",
+            "test_pulls_under_way_reserve_what_their_images_are_expected_to_take",
+        },
     ),
     "connections to a registry": Held(
         {"controlplane/registries/client.py"},
@@ -169,7 +172,11 @@ HOST: Mapping[str, Held] = {
         },
     ),
     "disk for images": Held(
-        {"agent/images/images.py"}, {"test_no_pull_begins_while_the_disk_is_low"}
+        {"agent/images/images.py"},
+        {
+            "test_no_pull_begins_while_the_disk_is_low",
+            "test_pulls_reserve_what_their_images_may_take",
+        },
     ),
     "followers, and other readers, of logs": Held(
         {"agent/logs/reading.py"},

@@ -70,6 +70,8 @@ class Images:
     here: Mapping[str, int] = field(default_factory=dict, init=False)
     """Unpacked bytes by digest reference."""
     pulls: dict[str, PullProgress] = field(default_factory=dict, init=False)
+    _expected: dict[str, int] = field(default_factory=dict, init=False)
+    """Bytes that the images of pulls in progress may take."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _tasks: TaskOwner[None] = field(default_factory=lambda: TaskOwner(AgentError), init=False)
     _slots: FairSlots = field(
@@ -86,11 +88,17 @@ class Images:
             self.feed.images_changed()
 
     async def pull(
-        self, image: str, credentials: Credentials | None = None, account: str = ""
+        self,
+        image: str,
+        credentials: Credentials | None = None,
+        account: str = "",
+        *,
+        expected_bytes: int = 0,
     ) -> AsyncGenerator[PullProgress]:
         """Pull an image, or join its pull, and yield progress; it continues without a reader.
 
-        `account` holds the slot of the pull, "" for an operator.
+        `account` holds the slot of the pull, "" for an operator. `expected_bytes` must be free
+        for the image, and stay reserved during the pull.
 
         Raises AgentError as listed for PullImage in agent.proto.
         """
@@ -101,7 +109,7 @@ class Images:
             return
         task = self._tasks.get(image)
         if task is None or task.done():
-            work = self._run(image, credentials, account)
+            work = self._run(image, credentials, account, expected_bytes=expected_bytes)
             task = self._tasks.start(work, f"pull-{image[-12:]}", key=image)
         yielded = None
         while not task.done():
@@ -127,9 +135,9 @@ class Images:
         """Cancel the pulls in progress."""
         await self._tasks.close()
 
-    def _check_disks(self) -> None:
+    def _check_disks(self, expected_bytes: int = 0) -> None:
         if self.disks is not None:
-            self.disks.check_images()
+            self.disks.check_images(expected_bytes)
 
     def _note(self, image: str, progress: PullProgress) -> None:
         self.pulls[image] = progress
@@ -139,7 +147,9 @@ class Images:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _run(self, image: str, credentials: Credentials | None, account: str) -> None:
+    async def _run(
+        self, image: str, credentials: Credentials | None, account: str, *, expected_bytes: int
+    ) -> None:
         try:
             must_wait = self._slots.must_wait(account)
             if must_wait:
@@ -149,16 +159,18 @@ class Images:
             self._note(image, PullProgress(waiting=must_wait))
             async with self._slots.hold(account):
                 with self.metrics.pull():
+                    self._check_disks(expected_bytes + sum(self._expected.values()))
+                    self._expected[image] = expected_bytes
                     await self._fetch(image, credentials)
         except AgentError as error:
             log.warning("pull failed", image=image, error=str(error))
             raise
         finally:
+            self._expected.pop(image, None)
             del self.pulls[image]
             self._wake()
 
     async def _fetch(self, image: str, credentials: Credentials | None) -> None:
-        self._check_disks()
         log.info("pull begins", image=image)
         self._note(image, PullProgress())
         pace = PullPace(self.clock.monotonic())

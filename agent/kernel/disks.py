@@ -155,11 +155,21 @@ class Disks:
         """True if a disk of the engine is low."""
         return any(disk.is_low for disk in self._engine_disks())
 
-    def check_images(self) -> None:
-        """Raise DiskFullError if a disk of the engine is low: images must not fill it."""
+    def check_images(self, expected_bytes: int = 0) -> None:
+        """Raise DiskFullError if a disk of the engine is low: images must not fill it.
+
+        `expected_bytes`: also raise it if the disks were low once images have taken that.
+        """
         for disk in self._engine_disks():
             if disk.is_low:
                 raise DiskFullError(str(disk.path), f"too little room for images: {disk}")
+            free = self.free_image_bytes or 0
+            if expected_bytes > free:
+                cause = (
+                    f"too little room for images: pulls may take {expected_bytes // MEBI} MiB,"
+                    f" {free // MEBI} MiB are left for images"
+                )
+                raise DiskFullError(str(disk.path), cause)
 
     def _engine_disks(self) -> list[Disk]:
         return [self._seen[path] for path in self._engine_dirs & self._seen.keys()]

@@ -190,9 +190,13 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         credentials = None
         if request.HasField("credentials"):
             credentials = Credentials(request.credentials.username, request.credentials.password)
-        async with aclosing(
-            self.images.pull(request.image, credentials, request.account)
-        ) as steps:
+        pull = self.images.pull(
+            request.image,
+            credentials,
+            request.account,
+            expected_bytes=request.expected_bytes,
+        )
+        async with aclosing(pull) as steps:
             async for progress in steps:
                 yield wire.progress_to_proto(progress)
         yield pb.PullImageResponse(done=True)

@@ -212,14 +212,23 @@ class AgentClient:
         return self._stream("FetchArtifact", request, TRANSFER_TIMEOUT, _data)
 
     def pull_image(
-        self, image: str, login: RegistryLogin | None = None, account: str = ""
+        self,
+        image: str,
+        login: RegistryLogin | None = None,
+        account: str = "",
+        *,
+        expected_bytes: int = 0,
     ) -> AsyncGenerator[PullProgress, None]:
         """Pull an image for an account and follow the progress. Idempotent. Raises as `watch`.
 
-        Closing cancels the call, not the pull.
+        `expected_bytes`: which it may take on the host, 0 if unknown. Closing cancels the call,
+        not the pull.
         """
         request = agent_pb2.PullImageRequest(
-            image=image, credentials=credentials_out(login), account=account
+            image=image,
+            credentials=credentials_out(login),
+            account=account,
+            expected_bytes=expected_bytes,
         )
         ended = "the agent ended the pull without a result"
         return self._stream("PullImage", request, PULL_TIMEOUT, _progress, ended=ended)

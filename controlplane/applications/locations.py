@@ -9,6 +9,7 @@ from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
+from controlplane.fleet.host.images import PullState
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.fleet.unreported import Place
 from controlplane.registries.client import TAG
@@ -34,8 +35,12 @@ class Locations:
     patience: float
     clock: Clock
 
-    async def has_tag(self, caller: Caller, region: str, name: str, version: str) -> bool:
+    async def find_tag(
+        self, caller: Caller, region: str, name: str, version: str
+    ) -> tuple[bool, PullState | None]:
         """Return whether a healthy host of the region has pulled an enabled tag.
+
+        If none has, also return the state of its pull, if there is one.
 
         Raises:
             BadRequestError: `version` cannot be a tag.
@@ -56,7 +61,8 @@ class Locations:
                 self.fleet.unreported.check([place])
             return found
 
-        return await self._when_known(is_on_a_host, [place], images)
+        found = await self._when_known(is_on_a_host, [place], images)
+        return found, None if found else self.fleet.pull_state(*place, images)
 
     async def available(self, caller: Caller, name: str) -> dict[str, tuple[str, ...]]:
         """Return regions that can take one more session now, with addresses that answer ping.

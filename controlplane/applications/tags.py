@@ -132,12 +132,13 @@ class Tags:
         repository = application.repository
         account = application.account
         try:
-            digest = await self.resolver.resolve(registry, repository, name, account=account)
+            found = await self.resolver.resolve(registry, repository, name, account=account)
         except ImageRefusedError as error:
             raise InvalidRequestError((Violation("tag", f"its image {error}"),)) from None
-        if digest is None:
+        if found is None:
             raise NotFoundError("tag", name)
-        return Tag(name, digest, f"{registry.address}/{repository}@{digest}")
+        image = f"{registry.address}/{repository}@{found.digest}"
+        return Tag(name, found.digest, image, found.size_bytes)
 
     async def _source(self, caller: Caller, name: str) -> tuple[Application, Registry]:
         found = await self.store.look(with_registry, caller.account, name)

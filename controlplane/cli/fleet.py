@@ -31,6 +31,14 @@ def _draining(row: Row) -> str:
     return f"{shown}, not acknowledged yet" if row["drainPending"] else shown
 
 
+def _image_accounts(row: Row) -> str:
+    return ", ".join(f"{each['account']}: {memory(each['size'])}" for each in row["imageAccounts"])
+
+
+def _free_for_images(row: Row) -> str:
+    return "" if row["freeForImages"] is None else memory(row["freeForImages"])
+
+
 _USE: tuple[Column, ...] = (("IN SETTINGS", "declared"), "applications", "agents")
 REGIONS: tuple[Column, ...] = ("name", *_USE)
 NODE_POOLS: tuple[Column, ...] = ("name", "strategy", "hostNetwork", *_USE)
@@ -68,6 +76,8 @@ AGENT: tuple[Column, ...] = (
     ("UNCLAIMED", "unclaimedCount"),
     "warmPools",
     "images",
+    ("IMAGES OF", _image_accounts),
+    ("FREE FOR IMAGES", _free_for_images),
     "pulls",
     "startFailures",
 )

@@ -1,7 +1,7 @@
 """The fleet in memory: its hosts by region and node pool, and the choice of a host."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
@@ -17,6 +17,7 @@ from controlplane.domain.placement import (
 )
 from controlplane.domain.start_failures import Owner
 from controlplane.fleet.host.host import Host, Shared
+from controlplane.fleet.host.images import PullState
 from controlplane.fleet.host.stall_aware_clock import ListeningClock
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.fleet.node_pools import NodePools
@@ -30,6 +31,8 @@ from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.tasks import TaskOwner
+
+_BEST_PULLS = (PullState.PULLING, PullState.QUEUED, PullState.FAILED, PullState.NO_ROOM)
 
 
 class Fleet:
@@ -192,6 +195,12 @@ class Fleet:
         """Schedule a comparison of actual and desired images on every host."""
         for host in self.hosts:
             host.images.look()
+
+    def pull_state(self, region: str, node_pool: str, images: Sequence[str]) -> PullState | None:
+        """Return the best state of the pulls of these images in a region and node pool, if any."""
+        hosts = self.hosts_of(region, node_pool)
+        states = {host.images.state_of(image) for host in hosts for image in images}
+        return next((state for state in _BEST_PULLS if state in states), None)
 
     def has_image(self, region: str, node_pool: str, image: str, *, usable: bool = False) -> bool:
         """Return whether a reachable host of a region and node pool has pulled an image.

@@ -111,6 +111,8 @@ class _Count:
     unclaimed: Counter[Place] = field(default_factory=Counter)
     agents: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     pulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    image_bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """By region, node pool and account."""
     expiry: dict[Place, float] = field(default_factory=dict)
     room: Room = field(default_factory=Room)
 
@@ -125,6 +127,7 @@ class LiveCollector(Collector):
     streams: OpenStreams
     issuer: Issuer
     _names: BoundedNames = field(default_factory=BoundedNames, init=False)
+    _image_owners: BoundedNames = field(default_factory=BoundedNames, init=False)
     _families: list[Metric] = field(default_factory=list, init=False)
 
     def collect(self) -> list[Metric]:
@@ -144,6 +147,7 @@ class LiveCollector(Collector):
         self._families = [
             self._sessions(count),
             *self._standbys(pools),
+            self._images(count),
             *_of_hosts(count),
             *count.room.families(),
             gauge("starts_waiting", "Starts queued for a start slot of a host.", PLACE, waiting),
@@ -171,6 +175,8 @@ class LiveCollector(Collector):
             count.pulls.setdefault((*place, state), 0)
         for pull in host.images.pulls:
             count.pulls[*place, pull.state] += 1
+        for account, size in host.images.room.held:
+            count.image_bytes[*place, account] += size
         expiry = host.row.certificate_expire
         if expiry is not None:
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
@@ -200,6 +206,14 @@ class LiveCollector(Collector):
                 shown[*place, each] += number if each == status else 0
         text = "Live sessions, by the status that callers see."
         return gauge("sessions", text, (*_APPLICATION, "state"), shown)
+
+    def _images(self, count: _Count) -> Metric:
+        self._image_owners.keep({(account,) for _, _, account in count.image_bytes})
+        shown: Counter[tuple[str, ...]] = Counter()
+        for (region, node_pool, account), size in count.image_bytes.items():
+            shown[region, node_pool, *self._image_owners.label((account,))] += size
+        text = "Unpacked bytes of an account's images on hosts."
+        return gauge("image_bytes", text, (*PLACE, "account"), shown)
 
     def _standbys(self, pools: Iterable[tuple[WarmPool, int, int]]) -> Iterator[Metric]:
         wanted: Counter[tuple[str, ...]] = Counter()

@@ -41,6 +41,14 @@ class AgentState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ImagesOfAccount:
+    """The unpacked bytes of an account's images on a host."""
+
+    account: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShownAgent:
     """An agent as the control plane knows it now.
 
@@ -59,6 +67,8 @@ class ShownAgent:
     live_sessions: int = 0
     drain_pending: bool = False
     pulls: list[Pull] = field(default_factory=list)
+    image_accounts: list[ImagesOfAccount] = field(default_factory=list)
+    """The accounts with images on its host, the one with the most bytes first."""
     warm_pools: list[KeptOnHost] = field(default_factory=list)
     """The pools that have, or should have, standbys on its host."""
     latency: float | None = None
@@ -166,6 +176,7 @@ class Agents:
             drain_pending=host.drain_pending,
             lost=host.lost,
             pulls=host.images.pulls,
+            image_accounts=[ImagesOfAccount(*each) for each in host.images.room.held],
             warm_pools=self.standbys.kept_on(host),
             latency=host.latency.seconds,
             unresponsive_addresses=list(host.latency.unresponsive),

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
@@ -49,6 +50,16 @@ _MANIFESTS = ",".join((*INDEX_TYPES, *IMAGE_TYPES))
 DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 
+class ResolvedTag(NamedTuple):
+    """The current image of a tag.
+
+    `size_bytes`: of its compressed layers; of a list of images, the size of the largest.
+    """
+
+    digest: str
+    size_bytes: int
+
+
 class RegistryClient:
     """Resolves and lists tags of the configured registries."""
 
@@ -69,8 +80,8 @@ class RegistryClient:
 
     async def resolve(
         self, registry: Registry, repository: str, tag: str, *, account: str
-    ) -> str | None:
-        """Return the current digest of a tag, None if the registry has no such tag.
+    ) -> ResolvedTag | None:
+        """Return the current image of a tag, None if the registry has no such tag.
 
         Checks its manifest, and each manifest of a list. `account` is whose call it is.
 
@@ -82,7 +93,7 @@ class RegistryClient:
         release_slot()
         with _translated(registry):
             async with asyncio.timeout(RESOLVE_TIMEOUT), self._slots_of(registry).hold(account):
-                return await self._digest(registry, repository, tag)
+                return await self._resolve(registry, repository, tag)
 
     async def tags(self, registry: Registry, repository: str, account: str) -> Sequence[str]:
         """Return the tags of a repository, newest version first; empty if there is no repository.
@@ -102,16 +113,20 @@ class RegistryClient:
             self._slots[registry.address] = slots
         return slots
 
-    async def _digest(self, registry: Registry, repository: str, tag: str) -> str | None:
+    async def _resolve(self, registry: Registry, repository: str, tag: str) -> ResolvedTag | None:
         reply = await self._manifest(registry, repository, tag)
         if reply is None:
             return None
-        for listed in check_manifest(reply.body, _type_of(reply), self._max_image_bytes):
+        checked = check_manifest(reply.body, _type_of(reply), self._max_image_bytes)
+        size = checked.size_bytes
+        for listed in checked.listed:
             image = await self._manifest(registry, repository, listed)
             if image is None or not is_named_by(listed, image.body):
                 raise UnusableError("it lacks an image that its list names")
-            check_manifest(image.body, _type_of(image), self._max_image_bytes, is_listed=True)
-        return digest_of(reply.body)
+            kind = _type_of(image)
+            variant = check_manifest(image.body, kind, self._max_image_bytes, is_listed=True)
+            size = max(size, variant.size_bytes)
+        return ResolvedTag(digest_of(reply.body), size)
 
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:
         path = f"/v2/{repository}/manifests/{reference}"

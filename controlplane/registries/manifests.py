@@ -8,7 +8,7 @@ are those that the manifest declares.
 
 import hashlib
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
@@ -110,6 +110,13 @@ class _Manifest(_Part):
         return self
 
 
+class Checked(NamedTuple):
+    """A manifest that may be used: `size_bytes` of an image, or the digests that a list names."""
+
+    size_bytes: int = 0
+    listed: tuple[str, ...] = ()
+
+
 def digest_of(content: bytes) -> str:
     """Return the digest by which hosts pull a manifest."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -124,11 +131,11 @@ def is_named_by(digest: str, content: bytes) -> bool:
 
 def check_manifest(
     content: bytes, content_type: str, max_image_bytes: int, *, is_listed: bool = False
-) -> tuple[str, ...]:
-    """Check an image; for a list of images, return the digests that remain to be checked.
+) -> Checked:
+    """Check an image and return its size; of a list, the digests that remain to be checked.
 
-    `max_image_bytes` limits the sum of the declared, compressed sizes of config and layers. One
-    that `is_listed`, by a list, must be an image.
+    The size is the sum of the declared, compressed sizes of config and layers, which
+    `max_image_bytes` limits. One that `is_listed`, by a list, must be an image.
 
     Raises:
         ImageRefusedError: The image may not be used.
@@ -136,11 +143,10 @@ def check_manifest(
     """
     manifest = _read(content, content_type)
     if manifest.manifests is None:
-        _check_image(manifest, max_image_bytes)
-        return ()
+        return Checked(size_bytes=_check_image(manifest, max_image_bytes))
     if is_listed:
         raise ImageRefusedError(_NESTED)
-    return _linux_digests(manifest.manifests)
+    return Checked(listed=_linux_digests(manifest.manifests))
 
 
 def _read(content: bytes, content_type: str) -> _Manifest:
@@ -162,7 +168,7 @@ def _read(content: bytes, content_type: str) -> _Manifest:
     return manifest
 
 
-def _check_image(image: _Manifest, max_image_bytes: int) -> None:
+def _check_image(image: _Manifest, max_image_bytes: int) -> int:
     config = image.config
     layers = image.layers
     if config is None or layers is None or config.media_type not in _CONFIG_TYPES:
@@ -180,6 +186,7 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> None:
     size = config.size + sum(layer.size for layer in layers)
     if size > max_image_bytes:
         raise ImageRefusedError(f"has {size} bytes; at most {max_image_bytes} are allowed")
+    return size
 
 
 def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:

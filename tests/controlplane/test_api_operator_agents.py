@@ -27,6 +27,7 @@ UNKNOWN_YET = dict.fromkeys(
         "freeSessions",
         "images",
         "imageCount",
+        "freeForImages",
     )
 )
 
@@ -69,6 +70,9 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
         "freeSessions": 999,
         "images": [image],
         "imageCount": 1,
+        "imageAccounts": [{"account": "alice", "size": 0.0}],
+        "imageAccountCount": 1,
+        "freeForImages": None,
         "unclaimed": [],
         "unclaimedCount": 0,
     }

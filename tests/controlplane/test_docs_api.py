@@ -109,6 +109,8 @@ async def test_every_command_of_operators_answers_as_shown(system: System) -> No
         await system.add_agent(agent)
     await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
     system.link().latency.note("192.0.2.1", 0.00421)
+    system.agent.change_host(free_image_bytes=2**30)
+    await system.has_reported(system.agent.name, free_image_bytes=2**30)
     for example in OPERATOR_API.calls:
         example.check(await _run(system, example.command, system.operator_token))
         if endpoint(example.command) == ("POST", "/operator/token"):

@@ -246,7 +246,9 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "an empty database": (replaced("controlplane.db", b""), "not one of a control plane"),
     "a damaged page": (damaged_page, "damaged|malformed"),
     "a row that refers to none": (
-        edited_database("PRAGMA foreign_keys=OFF; INSERT INTO tag VALUES('x','x','x','x','x',0)"),
+        edited_database(
+            "PRAGMA foreign_keys=OFF; INSERT INTO tag VALUES('x','x','x','x','x',0,0)"
+        ),
         "a row of tag refers to none of application",
     ),
     "a newer schema": (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from controlplane.registries.client import RegistryClient
+from controlplane.registries.client import RegistryClient, ResolvedTag
 from tests.support.controlplane.fake_registry import IMAGE, LAYER, FakeRegistry, blob, image, index
 from tests.support.controlplane.system import System, assert_error, eventually
 
@@ -53,6 +53,20 @@ async def test_images_for_linux_of_a_list_are_read_and_no_others(system: System)
     await pulls(system, registry.push_manifest("studio/game", "v1", listed))
     names = ["v1", first["digest"], second["digest"]]
     assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
+
+
+async def test_size_of_an_image_is_that_of_its_manifest(system: System) -> None:
+    manifest = image(layers=[blob(LAYER, size=90), blob(LAYER, size=3)])
+    await pulls(system, system.registry.push_manifest("studio/game", "v1", manifest))
+    assert await system.rows("SELECT size_bytes FROM tag") == [(100,)]
+
+
+async def test_size_of_a_list_is_that_of_its_largest_image(system: System) -> None:
+    small = push_listed(system.registry, image())
+    large = push_listed(system.registry, image(layers=[blob(LAYER, size=93)]))
+    listed = index(small, large, small)
+    await pulls(system, system.registry.push_manifest("studio/game", "v1", listed))
+    assert await system.rows("SELECT size_bytes FROM tag") == [(100,)]
 
 
 async def test_image_that_is_too_large_is_422(system: System) -> None:
@@ -138,11 +152,11 @@ def changes(system: System, monkeypatch: pytest.MonkeyPatch) -> Changes:
     edits: Changes = []
     resolve = RegistryClient.resolve
 
-    async def late(client: RegistryClient, *of: Any, account: str) -> str | None:
-        digest = await resolve(client, *of, account=account)
+    async def late(client: RegistryClient, *of: Any, account: str) -> ResolvedTag | None:
+        resolved = await resolve(client, *of, account=account)
         if edits:
             (await system.edit(**edits.pop(0))).expect(204)
-        return digest
+        return resolved
 
     monkeypatch.setattr(RegistryClient, "resolve", late)
     return edits

@@ -132,6 +132,7 @@ BOUNDS: dict[str, Bound] = {
     "PortRequest.container_port": _number(2**32 - 1),  # refused by name where it is read
     "PortRequest.pinned_host_port": _number(2**32 - 1),
     "PullImageRequest.account": _text(_NAME),
+    "PullImageRequest.expected_bytes": _number(_BYTES),
     "PullImageRequest.image": _text(MAX_IMAGE),
     "PullImageResponse.downloading": _number(_COUNT),
     "PullImageResponse.layers": _number(_COUNT),

@@ -54,6 +54,13 @@ class ListedPull(Shown):
     failed: Millis | None
 
 
+class ListedImageAccount(Shown):
+    """An account with images on a host, and what they take there unpacked, in MiB."""
+
+    account: str
+    size: Mebibytes = at("size_bytes")
+
+
 class KeptWarmPool(Shown):
     """A warm pool on a host: `size` standbys are ordered, `standbys` exist, `ready` are claimable.
 
@@ -102,7 +109,9 @@ class ListedAgent(Shown):
     `startFailures`: at most 20 of `startFailureCount`, newest first.
     `unresponsiveAddresses`: the `latencyAddresses` that do not answer ping. `latency`: round trip
     to the nearest one in milliseconds, null if not measured.
-    `images`: at most 1000 of `imageCount`, by digest.
+    `images`: at most 1000 of `imageCount`, by digest. `imageAccounts`: at most 20 of
+    `imageAccountCount`, the one whose images take most first; an image of several accounts counts
+    for each. `freeForImages`: MiB that images may take in addition, null if unknown.
     """
 
     name: str = at("row.name")
@@ -142,6 +151,9 @@ class ListedAgent(Shown):
     free_sessions: int | None = at("host.free_sessions", None)
     images: _Images | None = at("host.images", None)
     image_count: Count | None = at("host.images", None)
+    image_accounts: First20[ListedImageAccount]
+    image_account_count: Count = at("image_accounts")
+    free_for_images: Mebibytes | None = at("host.free_image_bytes", None)
 
 
 @operation(key="agents")

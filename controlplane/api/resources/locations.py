@@ -1,17 +1,24 @@
 """Regions, their tags, and where there is capacity."""
 
+from typing import NotRequired
+
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.fleet.host.images import PullState
 from controlplane.storage.tables.fleet import regions
 
 
 class TagExistence(TypedDict):
-    """Whether sessions can run a tag in a region."""
+    """Whether sessions can run a tag in a region.
+
+    `pull`: if not, the state of the pulls of its image there; absent without one.
+    """
 
     exists: bool
+    pull: NotRequired[PullState]
 
 
 class Location(TypedDict):
@@ -36,7 +43,8 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     """
     region, image, version = (request.match_info[key] for key in ("region", "image", "version"))
     locations = services_of(request).locations
-    return Answer({"exists": await locations.has_tag(caller_of(request), region, image, version)})
+    exists, pull = await locations.find_tag(caller_of(request), region, image, version)
+    return Answer({"exists": exists} if pull is None else {"exists": exists, "pull": pull})
 
 
 @operation(key="locations")

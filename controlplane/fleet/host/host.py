@@ -10,6 +10,7 @@ from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.contract import RegistryLogin
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.downtime import Downtime
+from controlplane.fleet.host.image_room import ImageRoom
 from controlplane.fleet.host.images import Images
 from controlplane.fleet.host.orders import ClaimReplay, DrainOrders, PoolOrders, Stops
 from controlplane.fleet.host.standbys import Standbys
@@ -60,6 +61,7 @@ class Host(HostState):
         self.pool_orders = PoolOrders(self, self._deliveries, clock)
         self.images = Images(
             self,
+            ImageRoom(self),
             store,
             login_for=shared.login_for,
             is_responsive=partial(shared.is_responsive, row.name),

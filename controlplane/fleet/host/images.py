@@ -6,7 +6,6 @@ images that once belonged to a tag are removed, and only if nothing on the host 
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
@@ -15,6 +14,7 @@ from random import Random
 
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
+from controlplane.fleet.host.image_room import ImageRoom
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.tags import HostImages, images_of
@@ -22,7 +22,6 @@ from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
-from tiltyard.runtime.fair_share import exceeds_share
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner, first_completed
 
@@ -40,15 +39,19 @@ MAX_REMOVALS = 2  # Concurrent removals on one host, however many surplus images
 
 
 _NO_SHARE = "cannot pull {image}: the images of the account fill its share of the host's disk"
-_NOTHING = HostImages({}, frozenset())
+_NOTHING = HostImages({}, {})
 
 
 class PullState(StrEnum):
-    """The state of a pull. A queued one waits for other pulls on its host."""
+    """The state of a pull. A queued one waits for other pulls on its host, `no_room` for disk."""
 
     PULLING = "pulling"
     FAILED = "failed"
+    NO_ROOM = "no_room"
     QUEUED = "queued"
+
+
+_UNSUCCESSFUL = frozenset({PullState.FAILED, PullState.NO_ROOM})
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Images:
     """Owns the pulls and removals of one host."""
 
     host: HostState
+    room: ImageRoom
     store: Store
     _: KW_ONLY
     login_for: Callable[[str], Awaitable[RegistryLogin | None]]
@@ -85,8 +89,6 @@ class Images:
     _present: frozenset[str] = frozenset()
     _pulls: dict[str, Pull] = field(default_factory=dict)
     _removals: frozenset[str] = frozenset()
-    _held: Counter[str] = field(default_factory=Counter)
-    """Bytes of images on the host by account; one of several accounts counts for each."""
     _running: TaskOwner[None] = field(default_factory=TaskOwner)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _reported: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,6 +114,11 @@ class Images:
         """True if the host had exactly the desired images at the last comparison."""
         return not (self._stale or self._pulls or self._removals)
 
+    def state_of(self, image: str) -> PullState | None:
+        """Return the state of the pull of an image, None if there is none."""
+        pull = self._pulls.get(image)
+        return None if pull is None else pull.state
+
     def look(self) -> None:
         """Schedule a comparison of actual and desired images."""
         self._stale = True
@@ -122,8 +129,8 @@ class Images:
         present = self._present_images()
         if (present ^ self._present) - self._images.wanted.keys():
             self._stale = True
-        if present != self._present or self._stale:
-            self._held = self._held_bytes()
+        if present != self._present or self._stale or self.room.is_outdated:
+            self.room.count(self._images)
             self._wake.set()
         self._present = present
         self._reported.set()
@@ -166,12 +173,13 @@ class Images:
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
         present = self._present_images()
-        self._held = self._held_bytes()
+        self.room.count(self._images)
         removals = self._removals
         missing = self._images.wanted.keys() - present
-        self._removals = self._images.surplus & present
+        self._removals = present & self._images.surplus.keys()
         for image in (self._pulls.keys() - missing) | (removals - self._removals):
             self._pulls.pop(image, None)
+            self.room.release(image)
             if task := self._running.get(image):
                 task.cancel()
         for image in sorted(missing - self._pulls.keys()):
@@ -186,39 +194,27 @@ class Images:
     async def _pull(self, pull: Pull) -> None:
         back_off = self._back_off()
         while True:
+            self.room.release(pull.image)
             account = self._account_of(pull)
             if account is None:
-                pull.state = PullState.FAILED
-                pull.cause = _NO_SHARE.format(image=pull.image)
-                pull.failed = self.clock.time()
+                self._note_failure(pull, PullState.NO_ROOM, _NO_SHARE.format(image=pull.image))
                 await back_off.wait()
                 continue
             if self._is_suspect(pull):
                 async with self._suspect_slots.hold(account), self._slots.hold(account):
-                    if self._has_share(account):
+                    if self.room.has_share(account, pull.image):
                         await self._attempt(pull, account)
             else:
                 async with self._slots.hold(account):
                     if self._is_suspect(pull):
                         continue  # a pull from its registry has failed meanwhile
-                    if self._has_share(account):  # unless other pulls have filled it meanwhile
+                    # Other pulls may have filled it meanwhile.
+                    if self.room.has_share(account, pull.image):
                         await self._attempt(pull, account)
-            if pull.state is PullState.FAILED:
+            if pull.state in _UNSUCCESSFUL:
                 await back_off.wait()
             else:
                 await self.clock.sleep(REPORT_WAIT)
-
-    def _held_bytes(self) -> Counter[str]:
-        held = Counter[str]()
-        for image, size in self.host.image_sizes.items():
-            for account in self._images.wanted.get(image, ()):
-                held[account] += size
-        return held
-
-    def _has_share(self, account: str) -> bool:
-        """Return whether an account may have one more image, of unknown size, on the host."""
-        free = None if self.host.report is None else self.host.report.free_image_bytes
-        return free is None or not exceeds_share(self._held[account], 1, 0, free)
 
     def _account_of(self, pull: Pull) -> str | None:
         """Return the account that a pull is for: of those with a tag the least busy one.
@@ -229,8 +225,9 @@ class Images:
         def pulls_of(account: str) -> int:
             return self._slots.held(account) + self._slots.waiting.count(account)
 
-        accounts = sorted(filter(self._has_share, self._images.wanted[pull.image]))
-        return min(accounts, key=pulls_of, default=None)
+        accounts = sorted(self._images.wanted[pull.image])
+        with_share = (each for each in accounts if self.room.has_share(each, pull.image))
+        return min(with_share, key=pulls_of, default=None)
 
     def _is_suspect(self, pull: Pull) -> bool:
         same = (other for other in self._pulls.values() if other.registry == pull.registry)
@@ -239,9 +236,12 @@ class Images:
     async def _attempt(self, pull: Pull, account: str) -> None:
         await self._until_responsive()
         pull.state = PullState.PULLING
+        expected = self.room.reserve(account, pull.image)
         try:
             login = await self.login_for(pull.image)
-            steps = self.host.client.pull_image(pull.image, login, account)
+            steps = self.host.client.pull_image(
+                pull.image, login, account, expected_bytes=expected
+            )
             async with aclosing(steps):
                 async for progress in steps:
                     pull.state = PullState.QUEUED if progress.waiting else PullState.PULLING
@@ -250,12 +250,18 @@ class Images:
             cause = str(error)
             level = logging.DEBUG if cause == pull.cause else logging.WARNING
             log.log(level, "pull failed", image=pull.image, error=cause)
-            pull.state = PullState.FAILED
-            pull.cause = cause
+            is_full = _has_reason(error, ErrorReason.DISK_FULL)
+            self._note_failure(pull, PullState.NO_ROOM if is_full else PullState.FAILED, cause)
             pull.failures += 1
-            pull.failed = self.clock.time()
+            self.room.release(pull.image)
         else:
+            # Its size remains reserved until the host reports it.
             log.info("image pulled", image=pull.image)
+
+    def _note_failure(self, pull: Pull, state: PullState, cause: str) -> None:
+        pull.state = state
+        pull.cause = cause
+        pull.failed = self.clock.time()
 
     async def _remove(self, image: str) -> None:
         back_off = self._back_off()
@@ -265,7 +271,8 @@ class Images:
                 async with self._removal_slots:
                     await self.host.client.remove_image(image)
             except (AgentRefusedError, AgentUnavailableError) as error:
-                level = logging.DEBUG if _is_in_use(error) else logging.WARNING
+                is_used = _has_reason(error, ErrorReason.IMAGE_IN_USE)
+                level = logging.DEBUG if is_used else logging.WARNING
                 log.log(level, "image not removed", image=image, error=str(error))
             await back_off.wait()
 
@@ -284,5 +291,5 @@ class Images:
         return BackOff(self.clock, self.random, first=FIRST_WAIT, longest=LONGEST_WAIT)
 
 
-def _is_in_use(error: Exception) -> bool:
-    return isinstance(error, AgentRefusedError) and error.agent_reason is ErrorReason.IMAGE_IN_USE
+def _has_reason(error: Exception, reason: ErrorReason) -> bool:
+    return isinstance(error, AgentRefusedError) and error.agent_reason is reason

@@ -78,6 +78,7 @@ CREATE TABLE tag (
     name TEXT NOT NULL,
     digest TEXT NOT NULL,
     image TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
     priority INTEGER NOT NULL,
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)

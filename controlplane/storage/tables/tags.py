@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.store import Actor, Database, record_event
@@ -12,7 +12,8 @@ MAX_ENABLED_TAGS = 1000  # Per account: a host may have to keep as many images
 MAX_IMAGES = 10_000  # Per account: images of withdrawn tags that hosts are asked to remove
 
 _WANTED = (
-    "SELECT tag.image, tag.account FROM tag JOIN application ON application.account = tag.account"
+    "SELECT tag.image, tag.account, tag.size_bytes FROM tag"
+    " JOIN application ON application.account = tag.account"
     " AND application.name = tag.application WHERE node_pool = :node_pool"
     " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = :region)"
 )
@@ -20,11 +21,15 @@ _WANTED = (
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """An enabled tag; `image` is the reference by digest that agents are given."""
+    """An enabled tag; `image` is the reference by digest that agents are given.
+
+    `size_bytes`: of its compressed layers, as the registry declares them; 0 if unknown.
+    """
 
     name: str
     digest: str
     image: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,10 @@ class HostImages:
 
     wanted: Mapping[str, AbstractSet[str]]
     """By image the accounts that have it enabled."""
-    surplus: frozenset[str]
+    surplus: Mapping[str, AbstractSet[str]]
+    """By image the accounts that had it enabled; "" for removed accounts."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Compressed bytes of wanted images; 0 if unknown."""
 
 
 def enable_tag(db: Database, key: tuple[str, str], tag: Tag, *, actor: Actor, now: float) -> bool:
@@ -54,11 +62,12 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, *, actor: Actor, no
     if application is None:
         return False
     db.execute(
-        "INSERT INTO tag(account, application, name, digest, image, priority)"
-        " VALUES (:account, :application, :name, :digest, :image,"
+        "INSERT INTO tag(account, application, name, digest, image, size_bytes, priority)"
+        " VALUES (:account, :application, :name, :digest, :image, :size_bytes,"
         " (SELECT coalesce(max(priority), 0) + 1 FROM tag"
         " WHERE account=:account AND application=:application)) ON CONFLICT DO UPDATE SET"
-        " digest=excluded.digest, image=excluded.image, priority=excluded.priority",
+        " digest=excluded.digest, image=excluded.image, size_bytes=excluded.size_bytes,"
+        " priority=excluded.priority",
         values,
     )
     _note_image(db, tag.image, key[0])
@@ -79,13 +88,19 @@ def images_of(db: Database, region: str, node_pool: str, present: Collection[str
     """
     place = {"node_pool": node_pool, "region": region}
     wanted: dict[str, set[str]] = {}
-    for image, account in db.execute(_WANTED, place):
+    sizes: dict[str, int] = {}
+    for image, account, size in db.execute(_WANTED, place):
         wanted.setdefault(image, set()).add(account)
+        sizes[image] = max(size, sizes.get(image, 0))
     known = db.execute(
-        "SELECT DISTINCT reference FROM image WHERE reference IN (SELECT value FROM json_each(?))",
+        "SELECT reference, account FROM image WHERE reference IN (SELECT value FROM json_each(?))",
         (json.dumps(sorted(present)),),
     )
-    return HostImages(wanted, frozenset(row[0] for row in known) - wanted.keys())
+    surplus: dict[str, set[str]] = {}
+    for image, account in known:
+        if image not in wanted:
+            surplus.setdefault(image, set()).add(account)
+    return HostImages(wanted, surplus, sizes)
 
 
 def enabled_tags(db: Database, account: str, application: str) -> tuple[Tag, ...]:

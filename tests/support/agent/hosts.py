@@ -309,9 +309,11 @@ async def until_sealed(agent: Agent, internal_id: str) -> Life:
     return life
 
 
-async def pulled(images: Images, image: str, account: str = "") -> None:
+async def pulled(
+    images: Images, image: str, account: str = "", *, expected_bytes: int = 0
+) -> None:
     """Pull an image to its end."""
-    async for _ in images.pull(image, account=account):
+    async for _ in images.pull(image, account=account, expected_bytes=expected_bytes):
         pass
 
 

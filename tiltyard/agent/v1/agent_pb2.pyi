@@ -1903,11 +1903,16 @@ class PullImageRequest(_message.Message):
     IMAGE_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
+    EXPECTED_BYTES_FIELD_NUMBER: _builtins.int
     image: _builtins.str
     """What to pull, by digest: "host[:port]/repository@sha256:…"."""
     account: _builtins.str
     """The account that holds the slot of the pull, one of those with a tag of the image. An account
     holds at most half of the slots that others leave free. Empty for a pull of an operator.
+    """
+    expected_bytes: _builtins.int
+    """What the image may take on the host, unpacked, which the host keeps free for it during the pull;
+    DISK_FULL if it is not free. 0 when it is not known.
     """
     @_builtins.property
     def credentials(self) -> Global___RegistryCredentials:
@@ -1919,10 +1924,11 @@ class PullImageRequest(_message.Message):
         image: _builtins.str = ...,
         credentials: Global___RegistryCredentials | None = ...,
         account: _builtins.str = ...,
+        expected_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credentials", b"credentials"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "credentials", b"credentials", "image", b"image"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "credentials", b"credentials", "expected_bytes", b"expected_bytes", "image", b"image"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -14,6 +14,7 @@ from agent.images.images import Images
 from agent.images.pace import LEAST_BYTES, WINDOW_SECONDS
 from agent.kernel.disks import Disk, Disks
 from tests.support.agent.hosts import pulled
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.tasks import let_go
 from tests.unit.agent.images.test_images import SIX
@@ -102,6 +103,23 @@ async def test_no_pull_begins_while_the_disk_is_low(engine: FakeEngine) -> None:
     disk.free = 200
     await disk.look()
     await pulled(images, SIX[0])
+
+
+async def test_pulls_reserve_what_their_images_may_take(engine: FakeEngine) -> None:
+    disk = Filled()  # 800 bytes for images
+    images = Images(engine, Feed(), disks=disk.disks, measure=disk.look)
+    engine.hold("pull")
+    first = asyncio.create_task(pulled(images, SIX[0], expected_bytes=500))
+    await until_idle()
+    with pytest.raises(errors.DiskFullError, match="too little room for images: pulls may take"):
+        await pulled(images, SIX[1], expected_bytes=301)
+    second = asyncio.create_task(pulled(images, SIX[2], expected_bytes=300))
+    await until_idle()
+    assert engine.count("pull") == 2
+    engine.release("pull")
+    await first
+    await second
+    await pulled(images, SIX[1], expected_bytes=800)
 
 
 async def test_pull_that_fills_the_disk_is_ended(clock: FakeClock) -> None:

@@ -37,7 +37,7 @@ ELSEWHERE = ["https://elsewhere.example/layer"]
 def check(manifest: Any, kind: str | None = None) -> tuple[str, ...]:
     content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     said = manifest.get("mediaType") if isinstance(manifest, dict) else None
-    return check_manifest(content, kind if kind is not None else said or IMAGE, LIMIT)
+    return check_manifest(content, kind if kind is not None else said or IMAGE, LIMIT).listed
 
 
 def layers(*made: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +51,13 @@ def entry(number: int = 0, platform: Any = LINUX, kind: str = IMAGE, **more: Any
 
 def without(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in manifest.items() if name not in names}
+
+
+def test_size_of_an_image_is_the_sum_of_its_compressed_parts() -> None:
+    manifest = image(
+        config=blob(CONFIG, size=3), layers=[blob(LAYER, size=40), blob(LAYER, size=5)]
+    )
+    assert check_manifest(json.dumps(manifest).encode(), IMAGE, LIMIT).size_bytes == 48
 
 
 @pytest.mark.parametrize(
@@ -317,7 +324,7 @@ _BENT = st.builds(
 )
 def test_arbitrary_input_is_accepted_refused_or_unusable(content: bytes, kind: str) -> None:
     with suppress(ImageRefusedError, UnusableError):
-        found = check_manifest(content, kind, LIMIT)
+        found = check_manifest(content, kind, LIMIT).listed
         assert all(re.fullmatch(r"sha(256|512):[0-9a-f]+", digest) for digest in found)
     with suppress(ImageRefusedError, UnusableError):
         check_manifest(content, kind, LIMIT, is_listed=True)

@@ -193,7 +193,11 @@ HOST: Mapping[str, Held] = {
         },
     ),
     "output of games": Held(
-        {"agent/domain/log_rate.py"}, {"test_flood_ends_with_a_reason_of_its_own"}
+        {"agent/domain/log_rate.py"},
+        {
+            "test_flood_ends_with_a_reason_of_its_own",
+            "test_account_with_many_sessions_within_the_limits_is_held_to_its_share",
+        },
     ),
     "disks of sessions": Held(
         {"agent/sessions/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}

@@ -127,7 +127,9 @@ class Metrics:
             "event_loop_lag_seconds", "How late the event loop woke a timer.", _FAST
         )
         self.log_excesses = counter(
-            "log_excesses_total", "Times that a session began to exceed the limits of its log."
+            "log_excesses_total",
+            "Times that a session or account began to exceed the limits of output.",
+            "of",
         )
         self.internal_errors = counter(
             "internal_errors_total", "Unexpected errors; the log has the traceback of each."
@@ -146,6 +148,8 @@ class Metrics:
             if phase is not Phase.QUEUE:  # standbys do not queue for a slot
                 self._phases.labels(phase.value, Start.STANDBY.value)
         self._pulls.labels(OK)
+        for who in ("session", "account"):
+            self.log_excesses.labels(who)
 
     # -- sessions ------------------------------------------------------------------------------
 

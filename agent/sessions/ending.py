@@ -125,7 +125,10 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
     if session.stop_reason is EndReason.DISK:
         detail = detail or "it exceeded its disk limit"
     if session.stop_reason is EndReason.LOG:
-        detail = detail or "it printed more than session_log_lines or session_log_bytes allow"
+        detail = detail or (
+            "it printed more than session_log_lines or session_log_bytes allow, or most of an"
+            " account beyond its share of host_log_lines or host_log_bytes"
+        )
     known = container is not None and not container.is_running
     end_time = container.end_time if container and container.end_time else now
     return session.to(

@@ -1,18 +1,22 @@
-"""Log limits of sessions: find those that print faster than the host allows, and end them.
+"""Log limits: find sessions and accounts that print faster than the host allows, and end them.
 
 The files of the engine's logs are readable by root only, and reading all output would cost as much
 as copying it. So nothing is read while the engine is idle. While it is busy, the sessions whose
 output it relays most are sampled: the newest lines of a log have their times. `domain/log_rate`
 decides when a session has exceeded the limits for too long.
+
+An account may have many sessions that each stay within them. So a few sessions of the account
+whose output is relayed most are sampled as well, at random: the sum of all is estimated from them.
+While it exceeds the share of the account for too long, the busiest of them ends, one at each look.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from random import uniform
+from random import sample, uniform
 
 from agent.domain.engine import name_of
 from agent.domain.errors import AgentError
-from agent.domain.log_rate import TOLERATED_SECONDS, LogExcess, LogRate
+from agent.domain.log_rate import TOLERATED_SECONDS, LogExcess, LogRate, LogShares
 from agent.domain.session import Process, Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
@@ -26,23 +30,29 @@ LOOK_SECONDS = 3.0  # Mean interval between two looks
 JITTER = 0.3  # Of the interval, so that a game that prints in bursts is not always seen in one
 BUSY_CORES = 0.1
 """Processor use of the engine below which no log is sampled; starts and ends cause it as well."""
-SAMPLED = 4  # Logs sampled per look
+SAMPLED = 4  # Logs sampled per look: of the busiest sessions, and of any of the busiest account
 SAMPLE_PIECES = 1000  # Newest lines, or parts of 16 KiB of long ones, of a sample
 SAMPLE_SECONDS = 5.0  # Longest time to read a sample
 _SHORTEST_SECONDS = 0.001  # Shortest time in which a sample counts as printed
 _WARNING = "session {} prints more than session_log_lines or session_log_bytes allow"
-_WARNED = 5  # Sessions named in warnings
+_SHARE_WARNING = (
+    "the sessions of account {} print more than its share of host_log_lines or host_log_bytes"
+)
+_WARNED = 5  # Sessions, and accounts, named in warnings
+_NOTHING = LogRate(0, 0)
 
 
 class LogLimits:
-    """Samples logs while the engine is busy; ends sessions that exceed the limits for long."""
+    """Samples logs while the engine is busy; ends sessions beyond the limits for long."""
 
     def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
         self._runtime = runtime
         self._sessions = sessions
         settings = runtime.settings
         self._limits = LogRate(settings.session_log_lines, settings.session_log_bytes)
+        self._shares = LogShares(LogRate(settings.host_log_lines, settings.host_log_bytes))
         self._excess = LogExcess()
+        self._account_excess = LogExcess()
         self._looked_at = 0.0
         self._total: float | None = None
         self._relays: Mapping[Process, float] = {}
@@ -51,7 +61,7 @@ class LogLimits:
 
     async def run(self) -> None:
         """Look until cancelled; return at once without limits."""
-        while any(self._limits):
+        while any((*self._limits, *self._shares.limits)):
             await self._runtime.clock.sleep(LOOK_SECONDS * uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
             try:
                 await self.look()
@@ -70,28 +80,85 @@ class LogLimits:
                 for session in self._sessions.each()
                 if session.state is State.RUNNING and session.process is not None
             }
-        sampled = {
-            session.internal_id: await self._exceeds(session)
-            for session in await self._busiest(running)
+        relayed = await self._relayed(running)
+        busiest = sorted(relayed, key=relayed.__getitem__, reverse=True)[:SAMPLED]
+        sessions = [running[process] for process in busiest]
+        of_account = _of_busiest_account(relayed, running)
+        picked = sample(of_account, min(SAMPLED, len(of_account)))
+        rates = {
+            session.internal_id: await self._rate_of(session)
+            for session in {each.internal_id: each for each in (*sessions, *picked)}.values()
         }
-        before = set(self._excess.sessions)
-        unknown = {session.internal_id for session in running.values()} - sampled.keys()
-        for internal_id in self._excess.update(sampled, passed, unknown=unknown):
-            life = self._sessions.find(internal_id)
-            if life is not None and not life.session.state.ended:
-                self._sessions.end(life, EndReason.LOG)
-        self._report(before)
+        before = set(self._excess.names)
+        self._end_sessions(rates, running.values(), passed)
+        self._report_sessions(before)
+        before = set(self._account_excess.names)
+        of_picked = {each.internal_id: rates[each.internal_id] for each in picked}
+        self._end_busiest(of_picked, of_account, running.values(), passed)
+        self._report_accounts(before, running.values())
 
-    def _report(self, before: Collection[str]) -> None:
+    def _end_sessions(
+        self, rates: Mapping[str, LogRate], running: Collection[Session], passed: float
+    ) -> None:
+        """End the sessions that have exceeded the limits of a session for too long."""
+        sampled = {each: rate.exceeds(self._limits) for each, rate in rates.items()}
+        unknown = {session.internal_id for session in running} - sampled.keys()
+        for internal_id in self._excess.update(sampled, passed, unknown=unknown):
+            self._end(internal_id)
+
+    def _end_busiest(
+        self,
+        rates: Mapping[str, LogRate],
+        of_account: Sequence[Session],
+        running: Collection[Session],
+        passed: float,
+    ) -> None:
+        """End the busiest of some sessions of an account beyond its share for too long."""
+        sampled = {}
+        for account in {_account_of(session) for session in of_account}:
+            known = list(rates.values())
+            sampled[account] = self._shares.exceeds(
+                account, known, len(of_account), now=self._looked_at
+            )
+        unknown = {_account_of(session) for session in running} - sampled.keys()
+        due = self._account_excess.update(sampled, passed, unknown=unknown)
+        if any(sampled.get(account) for account in due):
+            limits = self._shares.limits
+            self._end(max(rates, key=lambda each: rates[each].part_of(limits)))
+
+    def _end(self, internal_id: str) -> None:
+        life = self._sessions.find(internal_id)
+        if life is not None and not life.session.state.ended:
+            self._sessions.end(life, EndReason.LOG)
+
+    def _report_sessions(self, before: Collection[str]) -> None:
         """Report the sessions that exceed the limits, if they are others than before."""
-        now = set(self._excess.sessions)
+        now = set(self._excess.names)
         for internal_id in now.difference(before):
             session = self._sessions.life(internal_id).session
             log.warning("log limit exceeded", **_named(session), seconds=TOLERATED_SECONDS)
-            self._runtime.metrics.log_excesses.inc()
+            self._runtime.metrics.log_excesses.labels("session").inc()
         if now != before:
-            self.warnings = tuple(_WARNING.format(each) for each in sorted(now)[:_WARNED])
-            self._runtime.feed.host_changed()
+            self._warn()
+
+    def _report_accounts(self, before: Collection[str], running: Collection[Session]) -> None:
+        """Report the accounts that exceed their share, if they are others than before."""
+        now = set(self._account_excess.names)
+        for account in now.difference(before):
+            count = sum(_account_of(session) == account for session in running)
+            log.warning("log share exceeded", account=account, sessions=count)
+            self._runtime.metrics.log_excesses.labels("account").inc()
+        if now != before:
+            self._warn()
+
+    def _warn(self) -> None:
+        sessions = sorted(self._excess.names)[:_WARNED]
+        accounts = sorted(self._account_excess.names)[:_WARNED]
+        self.warnings = (
+            *(_WARNING.format(each) for each in sessions),
+            *(_SHARE_WARNING.format(each) for each in accounts),
+        )
+        self._runtime.feed.host_changed()
 
     async def _is_busy(self, passed: float) -> bool:
         """Whether the engine has used more than BUSY_CORES since the last look."""
@@ -101,31 +168,26 @@ class LogLimits:
             return False
         return self._total - before >= BUSY_CORES * passed
 
-    async def _busiest(self, running: Mapping[Process, Session]) -> list[Session]:
-        """The sessions whose output the engine relayed most since the last look."""
-        runtime = self._runtime
+    async def _relayed(self, running: Mapping[Process, Session]) -> dict[Process, float]:
+        """The seconds for which the engine relayed output of sessions since the last look."""
         before = self._relays
-        if not running:
-            self._relays = {}
-            return []
-        self._relays = (await runtime.engine.read_load(tuple(running))).relays
-        grown = {
+        self._relays = {}
+        if running:
+            self._relays = (await self._runtime.engine.read_load(tuple(running))).relays
+        return {
             process: seconds - before[process]
             for process, seconds in self._relays.items()
             if process in before and seconds > before[process]
         }
-        busiest = sorted(grown, key=grown.__getitem__, reverse=True)
-        return [running[process] for process in busiest[:SAMPLED]]
 
-    async def _exceeds(self, session: Session) -> bool:
+    async def _rate_of(self, session: Session) -> LogRate:
+        """The rate of a session; 0 if it cannot be sampled."""
         with contained("cannot sample a log: internal error", session=session.internal_id):
             try:
-                rate = await self._rate(session)
+                return await self._rate(session)
             except AgentError as error:  # its task handles a container that is gone
                 log.debug("cannot sample a log", session=session.internal_id, error=str(error))
-                return False
-            return rate.exceeds(self._limits)
-        return False
+        return _NOTHING
 
     async def _rate(self, session: Session) -> LogRate:
         """The mean rate since the first of the newest lines; 0 for a shorter log."""
@@ -141,10 +203,26 @@ class LogLimits:
                 count += len(pieces)
                 size += sum(piece.size for piece in pieces)
         if count < SAMPLE_PIECES:
-            return LogRate(0, 0)
+            return _NOTHING
         since = datetime.fromisoformat(begin.decode("ascii")).timestamp()
         seconds = max(now - since, _SHORTEST_SECONDS)
         return LogRate(count / seconds, size / seconds)
+
+
+def _account_of(session: Session) -> str:
+    return session.spec.identity.account
+
+
+def _of_busiest_account(
+    relayed: Mapping[Process, float], running: Mapping[Process, Session]
+) -> list[Session]:
+    """The sessions of the account whose output was relayed most; none if there was no output."""
+    sums: dict[str, float] = {}
+    for process, seconds in relayed.items():
+        account = _account_of(running[process])
+        sums[account] = sums.get(account, 0.0) + seconds
+    busiest = max(sums, key=sums.__getitem__, default="")
+    return [session for session in running.values() if sums and _account_of(session) == busiest]
 
 
 def _named(session: Session) -> dict[str, str]:

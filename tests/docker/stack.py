@@ -106,7 +106,12 @@ class Stack(Served):
 _S = TypeVar("_S", bound=Stack)
 
 
-NO_LOG_LIMITS = {"session_log_lines": 0, "session_log_bytes": 0}
+NO_LOG_LIMITS = {
+    "session_log_lines": 0,
+    "session_log_bytes": 0,
+    "host_log_lines": 0,
+    "host_log_bytes": 0,
+}
 """Floods of tests last longer than a host tolerates."""
 
 

@@ -1,5 +1,6 @@
 """Limits of the rate at which sessions print, on a fake engine that relays their output."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +28,23 @@ def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.sessions.log_limits.SAMPLE_PIECES", 20)
 
 
-def limits_of(agent: Agent, *, lines: int = LINES, size: int = BYTES) -> LogLimits:
-    changes = {"session_log_lines": lines, "session_log_bytes": size}
+def limits_of(
+    agent: Agent, *, lines: int = LINES, size: int = BYTES, host_lines: int = 0
+) -> LogLimits:
+    changes = {
+        "session_log_lines": lines,
+        "session_log_bytes": size,
+        "host_log_lines": host_lines,
+        "host_log_bytes": 0,
+    }
     settings = agent.runtime.settings.model_copy(update=changes)
     return LogLimits(replace(agent.runtime, settings=settings), agent.sessions)
 
 
-async def started(agent: Agent) -> Session:
-    return await agent.sessions.start(an_id(), a_spec(restart=True))
+async def started(agent: Agent, account: str = "acme") -> Session:
+    spec = a_spec(restart=True)
+    spec = replace(spec, identity=replace(spec.identity, account=account))
+    return await agent.sessions.start(an_id(), spec)
 
 
 async def printed(
@@ -144,6 +154,39 @@ async def test_floods_are_found_among_many_sessions(agent: Agent) -> None:
     await printed(limits, agent, *loud, seconds=TOLERATED_SECONDS + 12)
     assert {agent.now(each.internal_id).end_reason for each in loud} == {EndReason.LOG}
     assert {agent.now(each.internal_id).state for each in others} == {State.RUNNING}
+
+
+def live(agent: Agent, sessions: Sequence[Session]) -> int:
+    return sum(not agent.now(each.internal_id).state.ended for each in sessions)
+
+
+async def test_account_with_many_sessions_within_the_limits_is_held_to_its_share(
+    agent: Agent,
+) -> None:
+    each = LINES // 2
+    limits = limits_of(agent, host_lines=13 * each)
+    many = [await started(agent) for _ in range(10)]
+    await printed(limits, agent, *many, lines=each, seconds=12)
+    assert live(agent, many) == 10
+    [warning] = limits.warnings
+    assert "account acme print more than its share of host_log_lines" in warning
+    await printed(limits, agent, *many, lines=each, seconds=TOLERATED_SECONDS + 12)
+    assert live(agent, many) == 6  # Half of what the host allows
+    ended = [each for each in many if agent.now(each.internal_id).state.ended]
+    assert {agent.now(each.internal_id).end_reason for each in ended} == {EndReason.LOG}
+    await printed(limits, agent, *many, lines=each, seconds=6 * TOLERATED_SECONDS)
+    assert live(agent, many) == 6
+    assert not limits.warnings
+
+
+async def test_account_beyond_its_share_costs_no_other_account_a_session(agent: Agent) -> None:
+    each = LINES // 2
+    limits = limits_of(agent, host_lines=13 * each)
+    others = [await started(agent, "other") for _ in range(2)]
+    many = [await started(agent) for _ in range(10)]
+    await printed(limits, agent, *many, *others, lines=each, seconds=TOLERATED_SECONDS + 30)
+    assert live(agent, others) == 2
+    assert live(agent, many) < 10
 
 
 async def test_failed_samples_end_nothing(agent: Agent) -> None:

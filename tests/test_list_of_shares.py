@@ -185,6 +185,14 @@ HOST: Mapping[str, Held] = {
             "test_readers_that_do_not_follow_are_limited_too",
         },
     ),
+    "lines that followers read": Held(
+        {"agent/logs/pace.py"},
+        {
+            "test_followers_of_floods_share_the_rate",
+            "test_follower_of_a_quiet_game_never_waits",
+            "test_follower_of_a_flood_waits",
+        },
+    ),
     "artifacts in transit": Held(
         {"agent/artifacts/spool_room.py", "agent/app/daemon.py"},
         {

@@ -51,7 +51,7 @@ class LogShares:
     ) -> bool:
         """Whether an account prints more than its share; a limit of 0 is none.
 
-        It has so many `sessions`, of which a random sample printed at these rates.
+        `sessions`: their number, of which a random sample printed at these rates.
         """
         each = sessions / max(1, len(sampled))
         lines = each * sum(rate.lines for rate in sampled)

@@ -1,6 +1,6 @@
 """Follow a log: every line complete, in order and once, with a marker for dropped output."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from agent.domain.engine import LOG_BYTES, Engine, LogPiece, name_of
@@ -33,12 +33,21 @@ MISSING = b"[tiltyard: what was written here was dropped before it could be read
 """Replaces output that a follower was too slow for."""
 
 
-class Follower:
-    """A reader of one session's log."""
+Rest = Callable[[Sequence[LogPiece]], Awaitable[None]]
+"""Waits after pieces that were read."""
 
-    def __init__(self, engine: Engine, session: Session) -> None:
+
+async def no_rest(_: Sequence[LogPiece]) -> None:
+    """Wait for nothing."""
+
+
+class Follower:
+    """A reader of one session's log; `rest` is awaited after each part."""
+
+    def __init__(self, engine: Engine, session: Session, rest: Rest = no_rest) -> None:
         self._engine = engine
         self._session = session
+        self._rest = rest
         self._cursor = Cursor()
         self._tail = TAIL_PIECES
         self._within_line = False
@@ -84,6 +93,7 @@ class Follower:
                     yield data
                 if self._cursor.over or self._cursor.read_bytes >= LIVE_BYTES:
                     return
+                await self._rest(pieces)
 
     async def _catch_up(self) -> AsyncGenerator[bytes]:
         """Continue in the engine's current log, or after a gap."""
@@ -121,6 +131,7 @@ class Follower:
                     yield data
                 if self._cursor.over:
                     break
+                await self._rest(pieces)
         self._tail = max(TAIL_PIECES, 2 * count)
 
     def _new(self, pieces: Sequence[LogPiece]) -> bytes:

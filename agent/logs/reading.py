@@ -13,7 +13,8 @@ from agent.domain.errors import (
     ReadersBusyError,
 )
 from agent.domain.session import Session
-from agent.logs.follower import Follower
+from agent.logs.follower import Follower, Rest, no_rest
+from agent.logs.pace import FollowPace
 from agent.logs.sealed import SealedLog
 from agent.state.record import Records
 from tiltyard.runtime.clock import Clock
@@ -37,13 +38,18 @@ UNREADABLE = b"\n[tiltyard: a part of this log was lost: %s]\n"
 class LogReaders:
     """Limits log readers, separately for followers and others; for one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pace = FollowPace()
         self._followed: list[Session] = []
         self._read: list[Session] = []
 
     @contextmanager
-    def taken(self, session: Session, *, follow: bool) -> Iterator[None]:
-        """Hold a reader slot; ReadersBusyError if none is free."""
+    def taken(self, session: Session, *, follow: bool) -> Iterator[Rest]:
+        """Hold a reader slot; ReadersBusyError if none is free.
+
+        Yields what the reader awaits after each part: a pause, if it follows faster than allowed.
+        """
         what, slots = ("followers", self._followed) if follow else ("readers", self._read)
         account = session.spec.identity.account
         mine = sum(each.spec.identity.account == account for each in slots)
@@ -56,9 +62,18 @@ class LogReaders:
                 f"the account has {mine} {what} on the host, the rest is reserved for others"
             )
         slots.append(session)
+        reader = object()
+
+        async def rest(pieces: Sequence[LogPiece]) -> None:
+            size = sum(len(piece.data) for piece in pieces)
+            now = self._clock.monotonic()
+            if delay := self._pace.delay(reader, len(pieces), size, now=now):
+                await self._clock.sleep(delay)
+
         try:
-            yield
+            yield rest if follow else no_rest
         finally:
+            self._pace.leave(reader)
             slots.remove(session)
 
 
@@ -144,11 +159,18 @@ def _marks(pieces: Sequence[LogPiece]) -> list[tuple[int, bytes, bool]]:
 
 
 async def read(
-    engine: Engine, records: Records, clock: Clock, life: Followed, *, follow: bool
+    engine: Engine,
+    records: Records,
+    clock: Clock,
+    life: Followed,
+    *,
+    follow: bool,
+    rest: Rest = no_rest,
 ) -> AsyncGenerator[bytes]:
     """Yield a session's output from its beginning, in chunks of at most CHUNK_BYTES.
 
-    `follow`: continue across restarts until the session ends. LogGoneError if there is no log.
+    `follow`: continue across restarts until the session ends. `rest`: of `LogReaders.taken`.
+    LogGoneError if there is no log.
     """
     await life.wait_started()
     session = life.session
@@ -157,7 +179,8 @@ async def read(
     if session.log_sealed:
         chunks = _sealed(records, session.internal_id)
     else:
-        chunks = _unsealed(engine, clock, life, follow=follow)
+        follower = Follower(engine, life.session, rest)
+        chunks = _unsealed(follower, clock, life, follow=follow)
     async with aclosing(chunks):
         async for chunk in chunks:
             for start in range(0, len(chunk), CHUNK_BYTES):
@@ -165,10 +188,9 @@ async def read(
 
 
 async def _unsealed(
-    engine: Engine, clock: Clock, life: Followed, *, follow: bool
+    follower: Follower, clock: Clock, life: Followed, *, follow: bool
 ) -> AsyncGenerator[bytes]:
     """Read repeatedly; a session that had ended before a complete pass is read to its end."""
-    follower = Follower(engine, life.session)
     while True:
         session = life.session
         live = follow and session.process is not None

@@ -53,7 +53,11 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     describe_host: Callable[[], pb.Host]
     identity: HostIdentity
     metrics: Metrics
-    _log_readers: logs.LogReaders = field(default_factory=logs.LogReaders, init=False)
+    _log_readers: logs.LogReaders = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share the slots of readers between all calls."""
+        self._log_readers = logs.LogReaders(self.clock)
 
     @answers
     async def GetHost(self, request: pb.GetHostRequest, context: Context) -> pb.GetHostResponse:
@@ -146,8 +150,10 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Stream a session's output."""
         life = self.sessions.life(request.internal_id)
         follow = request.follow
-        with self._log_readers.taken(life.session, follow=follow):
-            output = logs.read(self.engine, self.records, self.clock, life, follow=follow)
+        with self._log_readers.taken(life.session, follow=follow) as rest:
+            output = logs.read(
+                self.engine, self.records, self.clock, life, follow=follow, rest=rest
+            )
             async with aclosing(output) as chunks:
                 async for chunk in chunks:
                     self.metrics.log_bytes.inc(len(chunk))

@@ -9,10 +9,13 @@ import grpc
 import pytest
 
 from agent.changes.feed import PILE_LARGEST
+from agent.logs import pace
 from agent.rpc.service import HEARTBEAT_SECONDS
 from tests.support.agent.hosts import Agent, host_report
-from tests.support.agent.samples import a_session
+from tests.support.agent.samples import a_session, a_spec, an_id
+from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock
+from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE
 
@@ -81,3 +84,28 @@ async def test_request_out_of_bounds_is_refused_with_its_field(agent: Agent) -> 
     [(code, text)] = aborted
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "GetReportRequest.internal_id" in text
+
+
+async def test_follower_of_a_flood_waits(
+    agent: Agent, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "MOST_LINES", 10)
+    session = await agent.sessions.start(an_id(), a_spec())
+    agent.engine.write_log(session.container, b"\n" * 30)
+    service = agent.service(lambda: host_report(agent))
+    request = pb.StreamLogsRequest(internal_id=session.internal_id, follow=True)
+    received: list[bytes] = []
+
+    async def follow() -> None:
+        async with aclosing(service.StreamLogs(request, LOCAL)) as messages:
+            async for message in messages:
+                data = message.data
+                received.append(data)
+
+    async with running(follow()):
+        await until_idle()
+        assert 10 <= len(b"".join(received)) <= 11  # those of one second
+        await clock.advance(1.0)
+        assert len(b"".join(received)) <= 21
+        await clock.advance(1.1)
+        assert len(b"".join(received)) == 30

@@ -4,7 +4,8 @@ The program in a container controls the tree. Docker writes USTAR and PAX with G
 folders before their content; anything else is rejected, so that no two readers of tar interpret an
 entry differently. Every header is rewritten:
 
-- names are relative, begin with the path's last component (`./` for `/`) and keep their bytes
+- names are relative, begin with the path's last component (`./` for `/`) and keep their bytes; if
+  the path is a link, the engine names its target instead
 - files, folders, symbolic and hard links stay; devices, FIFOs and hard links to them are dropped
 - symbolic links keep their target, and no entry lies below one; hard links lead to earlier entries
 - only the lowest nine bits of the mode, numeric owners and no other PAX attributes are kept
@@ -36,11 +37,15 @@ class TarLimits:
 
 
 class TarFilter:
-    """Filters a tar in pieces. `root`: first component of names, `.` for the whole container."""
+    """Filters a tar in pieces. `root`: first component of names, `.` for the whole container.
+
+    The first entry is the path itself; whatever its name is becomes `root`.
+    """
 
     def __init__(self, root: bytes, limits: TarLimits | None = None) -> None:
         self.entries_kept = 0
         self._root = root
+        self._source: bytes | None = None  # The first component of names in the input
         self._limits = limits or TarLimits()
         self._pending = b""
         self._content = 0  # Remaining bytes of the entry's content and padding
@@ -149,9 +154,12 @@ class TarFilter:
 
     def _named(self, raw: bytes) -> bytes:
         """Check and normalise a name."""
-        name = raw.rstrip(b"/")
-        if self._root == b".":
-            name = b"./" + name.lstrip(b"/") if name else b"."
+        first, _, rest = raw.rstrip(b"/").partition(b"/")
+        if self._source is None:
+            self._source = first
+        if first != self._source or first in {b".", b".."}:
+            raise UnreadableTarError("an entry lies outside of the path")
+        name = self._root + b"/" + rest if rest else self._root
         self._check(self._limits.name_bytes, len(name), "bytes in a name")
         self._check(self._limits.depth, name.count(b"/") + 1, "nested directories")
         _, _, last = name.rpartition(b"/")

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -31,6 +32,7 @@ GATHER_SECONDS = 0.002
 
 _READ_AHEAD = 2**18  # Bytes to prefetch; also the chunk size for callers
 _ARCHIVE_AHEAD = 2**19  # Bytes of an archive to prefetch while earlier data is packed
+_PATH_HEADER = "X-Docker-Container-Path-Stat"  # Describes the path of an archive
 _MAX_ERROR_BODY = 2**16
 LARGEST_ANSWER = 2**28  # Bytes; the list of 100,000 images has about 100 MB
 _EVENTS = ["create", "start"]
@@ -74,7 +76,17 @@ class DockerStreams:
 
     @contextlib.asynccontextmanager
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Read a file or folder as an uncompressed tar."""
+        """Read a file or folder as an uncompressed tar; a link is followed in the container."""
+        async with self._archive(container, path) as found:
+            target = found.target
+            if not target:
+                yield found.body
+                return
+        async with self._archive(container, target) as found:
+            yield found.body
+
+    @contextlib.asynccontextmanager
+    async def _archive(self, container: str, path: str) -> AsyncIterator["_Archive"]:
         at = f"/containers/{quote(container, safe='')}"
         timeout = self._read_timeout
         try:
@@ -82,11 +94,11 @@ class DockerStreams:
                 Call("archive", container=container, path=path),
                 f"{at}/archive",
                 {"path": path},
-                _body,
+                _archives,
                 read_timeout=timeout,
                 read_ahead=_ARCHIVE_AHEAD,
-            ) as body:
-                yield body
+            ) as archives:
+                yield await anext(archives)
         except PathNotFoundError:
             call = Call("inspect", container=container)
             async with self._open(call, f"{at}/json", {}, _body, read_timeout=timeout):
@@ -169,6 +181,25 @@ class DockerStreams:
                 auto_decompress=False,
             )
         return self._session
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """An answer with an archive: of the link itself if the path is one, with its `target`.
+
+    The engine resolves the target, with all links on the way, within the container.
+    """
+
+    target: str
+    body: AsyncGenerator[bytes]
+
+
+async def _archives(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[_Archive]:
+    with translated(call):
+        described = json.loads(base64.b64decode(response.headers[_PATH_HEADER], validate=True))
+        target = str(described["linkTarget"])
+    async with aclosing(_body(call, response)) as body:
+        yield _Archive(target, body)
 
 
 async def _body(call: Call, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:

@@ -269,7 +269,7 @@ class Engine(Interface):
     def archive(
         self, container: str, path: str
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Read a file or folder as an uncompressed tar.
+        """Read a file or folder as an uncompressed tar; a path that is a link is followed.
 
         The engine locks the container while the body is read: read at full speed. Raises
         PathNotFoundError.

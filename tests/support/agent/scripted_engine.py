@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +145,15 @@ async def cut(request: web.Request) -> web.Response:
 
 
 def streams(
-    *pieces: bytes, then_cut: bool = False, forever: asyncio.Event | None = None
+    *pieces: bytes,
+    then_cut: bool = False,
+    forever: asyncio.Event | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """A body in parts, followed by its end, a broken connection, or nothing."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         for piece in pieces:
             await response.write(piece)

@@ -148,7 +148,9 @@ REFUSED: dict[str, bytes] = {
     "only parent": tar_of([Entry(b"..")]),
     "absolute": tar_of([TOP, Entry(b"/etc/passwd")]),
     "empty component": tar_of([TOP, Entry(b"data//x")]),
-    "another root": tar_of([Entry(b"other")]),
+    "another root": tar_of([TOP, Entry(b"other")]),
+    "begins below its root": tar_of([Entry(b"data/x")]),
+    "below another root": tar_of([TOP, Entry(b"other/x")]),
     "beside the root": tar_of([TOP, Entry(b"database")]),
     "no parent directory": tar_of([TOP, Entry(b"data/none/x")]),
     "below a file": tar_of([TOP, Entry(b"data/x"), Entry(b"data/x/y")]),
@@ -202,6 +204,20 @@ def test_names_of_whole_container_begin_with_a_dot() -> None:
     assert [entry.name for entry in read(data)] == [b".", b"./etc", b"./etc/x", b"./y"]
     assert [entry.link for entry in read(data)] == [b"", b"", b"", b"./etc/x"]
     assert data.startswith(b"./\0")
+
+
+@pytest.mark.parametrize(
+    ("source", "below"),
+    [
+        (b"real", b"real"),
+        (b"/", b""),
+    ],
+)
+def test_names_begin_with_what_was_asked_for(source: bytes, below: bytes) -> None:
+    tree = [folder(source), Entry(below + b"/x"), hard(below + b"/y", below + b"/x")]
+    found = read(filtered(tar_of(tree), root=b"saves"))
+    assert [entry.name for entry in found] == [b"saves", b"saves/x", b"saves/y"]
+    assert [entry.link for entry in found] == [b"", b"", b"saves/x"]
 
 
 SMALL = TarLimits(total_bytes=10_240, entries=4, depth=3, name_bytes=300)

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from aiohttp import web
 
 from agent.docker.engine import DockerEngine
 from agent.docker.engine_streams import message_of
@@ -41,10 +42,20 @@ FIRST_PIECE = {
 }
 
 
+def described(target: str = "") -> dict[str, str]:
+    """The header of an archive whose path is a link to `target`, or none."""
+    text = json.dumps({"name": "data", "size": 4096, "mode": 0, "linkTarget": target})
+    return {"X-Docker-Container-Path-Stat": base64.b64encode(text.encode()).decode()}
+
+
+HEADERS = {"archive": described()}
+
+
 @pytest.mark.parametrize("stream", STREAMS)
 async def test_stream_of_a_vanished_engine_fails(script: ScriptedEngine, stream: str) -> None:
     what, ask = STREAMS[stream]
-    script.answer(what, streams(FIRST_PIECE[stream], then_cut=True))
+    headers = HEADERS.get(stream)
+    script.answer(what, streams(FIRST_PIECE[stream], then_cut=True, headers=headers))
     seen = []
     with pytest.raises(errors.EngineUnavailableError):
         async with ask(script.client) as items:
@@ -81,7 +92,8 @@ async def test_stalled_archive_or_pull_times_out(
 ) -> None:
     what, ask = STREAMS[stream]
     ending = asyncio.Event()
-    script.answer(what, streams(FIRST_PIECE[stream], forever=ending) if begun else script.hang)
+    begins = streams(FIRST_PIECE[stream], forever=ending, headers=HEADERS.get(stream))
+    script.answer(what, begins if begun else script.hang)
     async with an_engine(script, HASTY) as engine:
         with pytest.raises(type(error)) as raised:
             await drained(ask(engine))
@@ -171,6 +183,36 @@ async def test_missing_path_and_container_are_distinguished(script: ScriptedEngi
         await drained(script.client.archive("x", "/data"))
     script.answer("GET /containers/x/json", says(CREATED))
     with pytest.raises(errors.PathNotFoundError):
+        await drained(script.client.archive("x", "/data"))
+
+
+async def test_the_archive_of_a_link_is_that_of_its_target(script: ScriptedEngine) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.query["path"] == "/saves":
+            return await streams(b"the link", headers=described("/real"))(request)
+        assert request.query["path"] == "/real"
+        return await streams(b"the files", headers=described())(request)
+
+    script.answer("GET /containers/x/archive", answer)
+    async with script.client.archive("x", "/saves") as chunks:
+        assert b"".join([chunk async for chunk in chunks]) == b"the files"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "no base64!",
+        base64.b64encode(b"no JSON").decode(),
+        base64.b64encode(b"{}").decode(),
+        "",
+    ],
+)
+async def test_an_archive_with_an_unreadable_description_is_an_error(
+    script: ScriptedEngine, header: str
+) -> None:
+    headers = {"X-Docker-Container-Path-Stat": header}
+    script.answer("GET /containers/x/archive", streams(b"tar", headers=headers))
+    with pytest.raises(errors.EngineError):
         await drained(script.client.archive("x", "/data"))
 
 

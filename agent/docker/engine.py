@@ -23,9 +23,10 @@ from agent.docker.answers import (
     volume_sizes,
     warnings_of,
 )
+from agent.docker.bodies import body_of, message_of, translated
 from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
 from agent.docker.container_config import container_config, why_refused
-from agent.docker.engine_streams import DockerStreams, body_of, message_of, translated
+from agent.docker.engine_streams import DockerStreams
 from agent.docker.errors import (
     Call,
     PartMissingError,

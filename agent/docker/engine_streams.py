@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,16 +12,15 @@ from urllib.parse import quote
 
 import aiohttp
 
-from agent.docker.errors import Call, error_of_answer, error_of_connection, timed_out
+from agent.docker.bodies import message_of, translated
+from agent.docker.errors import Call, error_of_answer
 from agent.docker.frames import Demultiplexer, PullSteps, error_in
 from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece
 from agent.domain.errors import (
     EngineError,
-    EngineTimeoutError,
     EngineUnavailableError,
     InvalidArgumentError,
     PathNotFoundError,
-    RegistryTimeoutError,
 )
 from tiltyard.contract import PullProgress
 
@@ -33,8 +32,6 @@ GATHER_SECONDS = 0.002
 _READ_AHEAD = 2**18  # Bytes to prefetch; also the chunk size for callers
 _ARCHIVE_AHEAD = 2**19  # Bytes of an archive to prefetch while earlier data is packed
 _PATH_HEADER = "X-Docker-Container-Path-Stat"  # Describes the path of an archive
-_MAX_ERROR_BODY = 2**16
-LARGEST_ANSWER = 2**28  # Bytes; the list of 100,000 images has about 100 MB
 _EVENTS = ["create", "start"]
 """Events of containers that may be unexpected; the agent notices ends itself."""
 
@@ -265,33 +262,6 @@ async def _sessions(call: Call, response: aiohttp.ClientResponse) -> AsyncGenera
     raise EngineUnavailableError("it ended its stream of events")
 
 
-async def body_of(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body of an answer; ValueError if it is larger than any list of the engine."""
-    body = await _read(response, LARGEST_ANSWER + 1)
-    if len(body) > LARGEST_ANSWER:
-        raise ValueError("its answer is too large")
-    return body
-
-
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read a body, or its first bytes."""
-    body = bytearray()
-    while left := most - len(body):
-        piece = await response.content.read(left)  # as much as has arrived
-        if not piece:
-            break
-        body += piece
-    return bytes(body)
-
-
-async def message_of(response: aiohttp.ClientResponse) -> str:
-    """Read the engine's message of an error."""
-    body = await _read(response, _MAX_ERROR_BODY)
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        return str(json.loads(body)["message"])
-    return body.decode(errors="replace")
-
-
 def _login(image: str, credentials: Credentials) -> Mapping[str, str]:
     """The header with the credentials for the registry of an image."""
     login = {
@@ -301,21 +271,3 @@ def _login(image: str, credentials: Credentials) -> Mapping[str, str]:
     }
     encoded = base64.urlsafe_b64encode(json.dumps(login).encode())
     return {"X-Registry-Auth": encoded.decode("ascii")}
-
-
-@contextlib.contextmanager
-def translated(call: Call, forget: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Convert exceptions of a call; call `forget` if the connection is lost."""
-    try:
-        yield
-    except (aiohttp.ClientError, OSError) as error:
-        if not timed_out(error):
-            forget()
-        late = timed_out(error) and not isinstance(error, aiohttp.ConnectionTimeoutError)
-        if call.name == "pull" and late:
-            raise RegistryTimeoutError(call.image) from error
-        raise error_of_connection(call, error) from error
-    except (ValueError, KeyError, TypeError) as error:
-        if call.changes:
-            raise EngineTimeoutError(call.name) from error  # it may have taken effect
-        raise EngineError(call.name, f"the engine's answer cannot be read: {error}") from error

@@ -112,7 +112,7 @@ async def test_malformed_answer_leaves_it_unknown(script: ScriptedEngine, body: 
 async def test_answer_larger_than_any_list_is_not_read(
     script: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.docker.engine_streams.LARGEST_ANSWER", 10_000)
+    monkeypatch.setattr("agent.docker.bodies.LARGEST_ANSWER", 10_000)
     script.answer("GET /images/json", raw(b" " * 9998 + b"[]"))
     assert await script.client.images() == {}
     script.answer("GET /images/json", raw(b" " * 9999 + b"[]"))

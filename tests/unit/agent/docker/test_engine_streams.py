@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 from aiohttp import web
 
+from agent.docker.bodies import message_of
 from agent.docker.engine import DockerEngine
-from agent.docker.engine_streams import message_of
 from agent.domain import errors
 from agent.domain.engine import Credentials, LogPiece
 from tests.support.agent.scripted_engine import (

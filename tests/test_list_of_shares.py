@@ -188,7 +188,7 @@ HOST: Mapping[str, Held] = {
     "lines that followers read": Held(
         {"agent/logs/pace.py"},
         {
-            "test_followers_of_floods_share_the_rate",
+            "test_followers_of_floods_share_the_part",
             "test_follower_of_a_quiet_game_never_waits",
             "test_follower_of_a_flood_waits",
         },

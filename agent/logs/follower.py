@@ -13,6 +13,7 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Session
 from agent.logs.cursor import Cursor
+from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -33,21 +34,25 @@ MISSING = b"[tiltyard: what was written here was dropped before it could be read
 """Replaces output that a follower was too slow for."""
 
 
-Rest = Callable[[Sequence[LogPiece]], Awaitable[None]]
-"""Waits after pieces that were read."""
+Rest = Callable[[float], Awaitable[None]]
+"""Waits after the lines of a part were processed, which took this number of seconds."""
 
 
-async def no_rest(_: Sequence[LogPiece]) -> None:
+async def no_rest(_: float) -> None:
     """Wait for nothing."""
 
 
 class Follower:
     """A reader of one session's log; `rest` is awaited after each part."""
 
-    def __init__(self, engine: Engine, session: Session, rest: Rest = no_rest) -> None:
+    def __init__(
+        self, engine: Engine, session: Session, clock: Clock, rest: Rest = no_rest
+    ) -> None:
         self._engine = engine
         self._session = session
+        self._clock = clock
         self._rest = rest
+        self._took = 0.0  # Seconds that the last part took
         self._cursor = Cursor()
         self._tail = TAIL_PIECES
         self._within_line = False
@@ -93,7 +98,7 @@ class Follower:
                     yield data
                 if self._cursor.over or self._cursor.read_bytes >= LIVE_BYTES:
                     return
-                await self._rest(pieces)
+                await self._rest(self._took)
 
     async def _catch_up(self) -> AsyncGenerator[bytes]:
         """Continue in the engine's current log, or after a gap."""
@@ -131,11 +136,13 @@ class Follower:
                     yield data
                 if self._cursor.over:
                     break
-                await self._rest(pieces)
+                await self._rest(self._took)
         self._tail = max(TAIL_PIECES, 2 * count)
 
     def _new(self, pieces: Sequence[LogPiece]) -> bytes:
+        began = self._clock.monotonic()
         data = b"".join(piece.data for piece in self._cursor.take(pieces))
+        self._took = self._clock.monotonic() - began
         if data:
             self._failures = 0
             self._gap_marked = False

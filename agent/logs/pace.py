@@ -1,15 +1,17 @@
-"""The rate at which the followers of a host read logs together. Pure.
+"""The part of the event loop that the followers of a host take together. Pure.
 
 Each line costs the agent microseconds on the event loop that all calls share. So followers that
-read more than the host allows wait, each as long as its part requires; what they have not read
-stays in the engine's log. A follower that reads less than that never waits.
+take more of it than they may wait, each as long as its part requires; what they have not read
+stays in the engine's log. Others never wait. The time that counts is that of the clock: on a busy
+machine, where all calls are slower, followers read less.
 """
 
 from dataclasses import dataclass, field
 
-MOST_LINES = 40_000  # A second: a line takes some 4 millionths of one, and as much to send
-MOST_BYTES = 64 * 1024 * 1024  # A second
-BURST_SECONDS = 1.0  # Of these rates, which a follower may read at once after a pause
+PART_OF_LOOP = 0.05
+"""Part of the time in which followers process lines. Parsing and sending lines, which is not
+measured, takes three times as much."""
+BURST_SECONDS = 0.1  # Of that part, which a follower may use at once after a pause
 
 
 @dataclass(eq=False)
@@ -18,13 +20,13 @@ class FollowPace:
 
     _due: dict[object, float] = field(default_factory=dict)
 
-    def delay(self, reader: object, lines: int, size: int, *, now: float) -> float:
-        """Note that a follower has read lines of `size` bytes; return how long it must wait.
+    def delay(self, reader: object, took: float, *, now: float) -> float:
+        """Note that a follower has processed lines for some seconds; return how long it must wait.
 
-        Followers that wait at the same time share the rate.
+        Followers that wait at the same time share the part.
         """
         waiting = sum(due > now for other, due in self._due.items() if other is not reader)
-        cost = max(lines / MOST_LINES, size / MOST_BYTES) * (1 + waiting)
+        cost = took / PART_OF_LOOP * (1 + waiting)
         due = max(self._due.get(reader, 0.0), now - BURST_SECONDS) + cost
         self._due[reader] = due
         return max(0.0, due - now)

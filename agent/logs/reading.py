@@ -48,7 +48,7 @@ class LogReaders:
     def taken(self, session: Session, *, follow: bool) -> Iterator[Rest]:
         """Hold a reader slot; ReadersBusyError if none is free.
 
-        Yields what the reader awaits after each part: a pause, if it follows faster than allowed.
+        Yields what the reader awaits after each part: a pause, if it follows a flood.
         """
         what, slots = ("followers", self._followed) if follow else ("readers", self._read)
         account = session.spec.identity.account
@@ -64,10 +64,8 @@ class LogReaders:
         slots.append(session)
         reader = object()
 
-        async def rest(pieces: Sequence[LogPiece]) -> None:
-            size = sum(len(piece.data) for piece in pieces)
-            now = self._clock.monotonic()
-            if delay := self._pace.delay(reader, len(pieces), size, now=now):
+        async def rest(took: float) -> None:
+            if delay := self._pace.delay(reader, took, now=self._clock.monotonic()):
                 await self._clock.sleep(delay)
 
         try:
@@ -179,7 +177,7 @@ async def read(
     if session.log_sealed:
         chunks = _sealed(records, session.internal_id)
     else:
-        follower = Follower(engine, life.session, rest)
+        follower = Follower(engine, life.session, clock, rest)
         chunks = _unsealed(follower, clock, life, follow=follow)
     async with aclosing(chunks):
         async for chunk in chunks:

@@ -139,8 +139,8 @@ class AgentConfig(Settings):
     session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
     session_log_lines: Annotated[int, Field(ge=0)] = 5000
     session_log_bytes: Annotated[int, Field(ge=0)] = 8 * MEBI
-    host_log_lines: Annotated[int, Field(ge=0)] = 50_000
-    host_log_bytes: Annotated[int, Field(ge=0)] = 64 * MEBI
+    host_log_lines: Annotated[int, Field(ge=0)] = 100_000
+    host_log_bytes: Annotated[int, Field(ge=0)] = 128 * MEBI
     artifact_spool_bytes: Annotated[int, Field(ge=LARGEST_SPOOL_BYTES)] = 1_000_000_000
     container_retention_hours: Annotated[float, Field(ge=0)] = 4.0
     log_retention_days: Annotated[float, Field(ge=0)] = 7.0

@@ -56,7 +56,6 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
         process=process,
         exit_code=_exit_code(state["ExitCode"]) if ended and end_time is not None else None,
         oom_killed=bool(state["OOMKilled"]) and ended,
-        start_time=engine_time(state["StartedAt"]),
         end_time=end_time,
         error=state["Error"],
         address=address_of(answer),

@@ -8,14 +8,17 @@ from typing import Any
 
 from agent.domain.engine import LOG_BYTES, ContainerSpec
 from agent.domain.session import Port
+from agent.init.channel import FOLDER
 from tiltyard.contract import NANO, NetworkMode
 
 PUBLIC_DIR = "/run/tiltyard"  # Directory in which a container finds its own metadata
+INIT = "/run/tiltyard-init"  # Its first process, which waits for the program
+CHANNEL = f"{PUBLIC_DIR}/{FOLDER}"  # Directory of the FIFOs between the agent and that process
 PIDS_LIMIT = 512  # Maximum processes and threads of a session
 MAX_VOLUMES = 32  # Maximum volumes of an image; each costs a copied directory and a mount
 _MAX_IMAGE = 64 * 1024
 """Maximum bytes of an image's settings as JSON; large images in use need a tenth."""
-_NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR)
+_NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR, INIT)
 """Directories of the kernel or the agent, where no volume can be mounted."""
 
 _PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
@@ -46,8 +49,7 @@ def container_config(
     ports = spec.ports if bridged else ()
     return {
         "Image": spec.image,
-        "Cmd": list(spec.args) or None,
-        "Env": sorted(f"{name}={value}" for name, value in spec.env.items()),
+        "Entrypoint": [INIT, CHANNEL],
         "Labels": spec.labels,
         "ExposedPorts": {_name(port): {} for port in ports},
         "Healthcheck": {"Test": ["NONE"]},
@@ -62,7 +64,7 @@ def container_config(
 
 def _isolation() -> dict[str, Any]:
     return {
-        "Init": True,
+        "Init": False,
         "AutoRemove": False,
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Privileged": False,
@@ -107,15 +109,18 @@ def _network(spec: ContainerSpec, network: str) -> dict[str, Any]:
         "NetworkMode": network if bridged else "host",
         "PortBindings": bindings,
         "PublishAllPorts": False,
-        "Mounts": [
-            {
-                "Type": "bind",
-                "Source": spec.public_dir,
-                "Target": PUBLIC_DIR,
-                "ReadOnly": True,
-                "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
-            }
-        ],
+        "Mounts": [_mount(spec.init, INIT), _mount(spec.public_dir, PUBLIC_DIR)],
+    }
+
+
+def _mount(source: str, target: str) -> dict[str, Any]:
+    """A file or directory of the host, which the container can only read."""
+    return {
+        "Type": "bind",
+        "Source": source,
+        "Target": target,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
     }
 
 

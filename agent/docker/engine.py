@@ -9,6 +9,7 @@ import contextlib
 import json
 import signal as signals
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -43,7 +44,6 @@ from agent.domain.engine import (
     ContainerSpec,
     EngineInfo,
     EngineLoad,
-    OnStarted,
     container_name,
 )
 from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
@@ -137,7 +137,7 @@ class DockerEngine(DockerStreams):
         name = container_name(spec.internal_id)
         image = spec.image
         seconds = self._timeouts.create
-        has_args = bool(spec.args)
+        has_args = True
         call = Call("create", container=name, image=image, changes=True)
 
         async def create(facts: EngineFacts) -> str:
@@ -160,7 +160,7 @@ class DockerEngine(DockerStreams):
 
         return await self._ask(call, seconds, create)
 
-    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
+    async def start(self, container: str, channel: Path) -> Container:
         """Start and describe a container; ImageCannotRunError if its program cannot run."""
         call = Call("start", container=container, changes=True)
         seconds = self._timeouts.start
@@ -192,9 +192,7 @@ class DockerEngine(DockerStreams):
                 await inspect()  # ContainerGoneError if the container is missing
                 self._forget()  # else its network, which must be created again
                 raise
-            if on_started is None:
-                return await describe()
-            return (await asyncio.gather(describe(), on_started()))[0]
+            return await describe()
 
         return await self._ask(call, seconds, start)
 

@@ -4,9 +4,10 @@
 """
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from typing import Protocol as Interface
 
@@ -18,6 +19,8 @@ LABEL_AGENT = "io.tiltyard.agent"
 LABEL_SESSION = "io.tiltyard.session"  # Internal id of the session
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
+LABEL_INIT = "io.tiltyard.init"
+"""File name of the container's init, which must stay on the host as long as the container."""
 
 LOG_BYTES = 64 * 2**20
 """Retained output of a session. An engine drops no older bytes while it holds fewer."""
@@ -36,17 +39,16 @@ def name_of(session: Session) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container to create.
+    """A container to create, whose init waits for its program once it is started.
 
-    `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard. `disk_bytes`
-    limits its writable layer, 0 for no limit.
+    `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard; `init` is the
+    path of the init program there. `disk_bytes` limits the writable layer, 0 for no limit.
     """
 
     internal_id: str
     agent_id: str
     image: str
-    args: tuple[str, ...]
-    env: Mapping[str, str]
+    init: str
     network_mode: NetworkMode
     ports: tuple[Port, ...]
     bind_address: str
@@ -64,7 +66,48 @@ class ContainerSpec:
             LABEL_AGENT: self.agent_id,
             LABEL_SESSION: self.internal_id,
             LABEL_RECORD: self.record,
+            LABEL_INIT: PurePosixPath(self.init).name,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The contents of a hand-over: what a container's init executes.
+
+    `program` is the entry point with its arguments. `env` is added to the variables that the
+    image sets. With `in_place` the program becomes the first process itself, not a child of init.
+    """
+
+    program: tuple[str, ...]
+    env: Mapping[str, str]
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEnd:
+    """The end of a program as the container's init reported it; a container may lie.
+
+    `status` is that of wait(2). `time` is in Unix seconds.
+    """
+
+    status: int
+    time: float
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that an engine reports for it; 128 plus the number of a signal."""
+        signal = self.status & 0x7F
+        return 128 + signal if signal else self.status >> 8 & 0xFF
+
+
+class InitState(enum.Enum):
+    """What the first process of a container does, by its name."""
+
+    BEGINNING = "beginning"  # It does not wait yet
+    WAITING = "waiting"  # For a hand-over
+    HANDED = "handed"  # A hand-over has begun
+    RUNNING = "running"  # The program has been executed
+    UNKNOWN = "unknown"  # There is no process, or it is no init of ours
 
 
 class ContainerStatus(enum.Enum):
@@ -79,9 +122,9 @@ class ContainerStatus(enum.Enum):
 class Container:
     """A container as the engine describes it at one moment.
 
-    `process` is set only while that process lives: an engine may report a container as running
-    whose process is gone. `exit_code` and `end_time` are of the last run, None before its end.
-    `address` is the one on its bridge while it runs.
+    `process`, its first, is set only while that process lives: an engine may report a container as
+    running whose process is gone. `init` is the state of that process. `exit_code` and `end_time`
+    are of the last run, None before its end. `address` is the one on its bridge while it runs.
     """
 
     container: str
@@ -89,9 +132,9 @@ class Container:
     status: ContainerStatus
     labels: Mapping[str, str]
     process: Process | None = None
+    init: InitState = InitState.UNKNOWN
     exit_code: int | None = None
     oom_killed: bool = False
-    start_time: float | None = None
     end_time: float | None = None
     error: str = ""
     address: str = ""
@@ -100,6 +143,11 @@ class Container:
     def is_running(self) -> bool:
         """True if the engine reports it as running, regardless of the process."""
         return self.status is ContainerStatus.RUNNING
+
+    @property
+    def waits(self) -> bool:
+        """True if its init waits for a hand-over, or is about to."""
+        return self.init in {InitState.BEGINNING, InitState.WAITING}
 
     @property
     def has_lost_process(self) -> bool:
@@ -153,9 +201,6 @@ _PIECE_OVERHEAD = 128
 """Docker 20.10's driver `local` adds at most 29 bytes to a line, 102 to a piece."""
 
 
-OnStarted = Callable[[], Awaitable[None]]
-
-
 class EngineLoad(NamedTuple):
     """Processor seconds that an engine has used so far: `total`, None if unknown.
 
@@ -177,24 +222,45 @@ class Engine(Interface):
         """Describe the engine; also its health check."""
         ...
 
+    async def program(self, image: str, args: Sequence[str]) -> tuple[str, ...]:
+        """Return what a container of this image executes: entry point, and `args` or the command.
+
+        Raises:
+            ImageMissingError: The image is not on the host.
+            ImageCannotRunError: No container of it can run.
+        """
+        ...
+
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id.
 
         Raises:
             ImageMissingError: The image is not on the host.
-            ImageCannotRunError: No container can be created from it.
             ContainerExistsError: The name is taken.
         """
         ...
 
-    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
-        """Start a container and describe it; no-op if it runs. After an error it remains.
+    async def start(self, container: str, channel: Path) -> Container:
+        """Start a container and describe it once its init waits; no-op if it runs.
 
-        `on_started` is called as soon as the engine has answered, and has ended before it returns.
+        `channel`: the folder of the FIFOs between the agent and this container's init. After an
+        error the container remains. It may have been handed over, or its init be unknown, only if
+        it ran before.
 
         Raises:
             PortTakenError: Another process has one of its ports.
-            ImageCannotRunError: Its program cannot be started.
+            ImageCannotRunError: The engine can run nothing in it; its user may not exist.
+        """
+        ...
+
+    async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
+        """Make a waiting init execute a program, once; `container` is as `start` described it.
+
+        Returns when the program has been executed, or after a second without an answer.
+
+        Raises:
+            ImageCannotRunError: The program cannot be executed.
+            HandOverFailedError: The init does not wait, or ended before it executed the program.
         """
         ...
 
@@ -229,8 +295,12 @@ class Engine(Interface):
         """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone."""
         ...
 
-    async def wait_end(self, process: Process) -> None:
-        """Wait until the process is gone, without asking the engine."""
+    async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
+        """Wait until the process is gone, without asking the engine.
+
+        `channel`: that of its container, whose init may have reported the end of the program
+        meanwhile.
+        """
         ...
 
     async def read_load(self, processes: Sequence[Process]) -> EngineLoad:

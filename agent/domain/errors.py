@@ -227,6 +227,10 @@ class FirewallFailedError(EngineError):
     """The engine could not write firewall rules, since other programs interfere."""
 
 
+class HandOverFailedError(EngineError):
+    """A container's init did not execute its program: it does not wait, or ended meanwhile."""
+
+
 class CannotKillError(AgentError):
     """The container does not end, not even by SIGKILL."""
 

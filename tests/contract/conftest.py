@@ -24,7 +24,7 @@ def images(docker_engine: Path, registry: Registry) -> Iterator[Images]:
     where = (docker_engine, registry.address)
     yield Images(
         runs=pushed(*where, "contract"),
-        cannot_run=pushed(*where, "contract-user", "nobody-of-this-name"),
+        no_user=pushed(*where, "contract-user", "nobody-of-this-name"),
         absent=pushed(*where, "contract-pull"),
     )
     remove_traces(docker_engine, registry.address)

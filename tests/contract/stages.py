@@ -9,10 +9,12 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import Container, ContainerSpec, container_name
+from agent.domain.engine import LABEL_SESSION, Container, ContainerSpec, Start
 from agent.domain.session import Port, Process
+from agent.init.channel import FOLDER, make_channel
 from tests.contract.images import PAYLOAD, SAVE
 from tests.support.agent.samples import a_container_spec
 from tests.support.fakes import FakeEngine
@@ -28,7 +30,7 @@ class Images:
     """References by digest; `absent` is only in the registry, `unknown` nowhere."""
 
     runs: str
-    cannot_run: str
+    no_user: str
     absent: str
 
     @property
@@ -40,20 +42,21 @@ class Images:
 class FakeStage:
     """The fake engine, and what is done to it from outside."""
 
-    public_dir: Path
+    folder: Path
     engine: FakeEngine = field(default_factory=FakeEngine)
     images: Images = Images(
         runs=f"registry.test/runs@sha256:{'1' * 64}",
-        cannot_run=f"registry.test/cannot@sha256:{'2' * 64}",
+        no_user=f"registry.test/cannot@sha256:{'2' * 64}",
         absent=f"registry.test/absent@sha256:{'3' * 64}",
     )
     agent_id: str = "agent-1"
+    init: Path = Path("/nonexistent/init") / ("0" * 64)
 
     def __post_init__(self) -> None:
         self.engine.binds_at_once = False  # nor does the program on Docker
-        for image in (self.images.runs, self.images.cannot_run):
+        for image in (self.images.runs, self.images.no_user):
             self.engine.add_image(image)
-        self.engine.cannot_run.add(self.images.cannot_run)
+        self.engine.cannot_start.add(self.images.no_user)
         self.engine.registry.add(self.images.absent)
 
     async def end(self, container: Container) -> None:
@@ -86,7 +89,7 @@ class FakeStage:
 class DockerStage:
     """The same with the machine's engine, by signals to the programs in its containers."""
 
-    public_dir: Path
+    folder: Path
     engine: DockerEngine
     images: Images
     agent_id: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex}")
@@ -136,31 +139,66 @@ def _signal(process: Process | None, number: signal.Signals) -> None:
 Stage = FakeStage | DockerStage
 
 
-def spec(stage: Stage, **changes: object) -> ContainerSpec:
-    """A container of this stage's agent."""
+async def spec(stage: Stage, **changes: object) -> ContainerSpec:
+    """A container of this stage's agent, with a folder and a channel of its own."""
+    internal_id = uuid.uuid4().hex
+    public_dir = stage.folder / internal_id
+    await asyncio.to_thread(_make_folders, public_dir)
     plain = a_container_spec(
-        internal_id=uuid.uuid4().hex,
+        internal_id=internal_id,
         agent_id=stage.agent_id,
         image=stage.images.runs,
-        env={"NAME": "a=b\nc"},
+        init=str(stage.init),
         reservation=Resources(10**7, 16 * MEBIBYTE),
         limits=Resources(10**9, 32 * MEBIBYTE),
-        public_dir=str(stage.public_dir),
+        public_dir=str(public_dir),
         record='{"format": 1}',
     )
     return replace(plain, **changes)  # type: ignore[arg-type]  # names are checked
 
 
-async def running(stage: Stage, **changes: object) -> Container:
-    """A container whose program has come up."""
-    wanted = spec(stage, **changes)
-    container = await stage.engine.create(wanted)
+def _make_folders(public_dir: Path) -> None:
+    public_dir.mkdir()
+    make_channel(public_dir / FOLDER)
+
+
+def channel_of(stage: Stage, container: Container) -> Path:
+    """The channel to the init of a container that was made by `spec`."""
+    return stage.folder / container.labels[LABEL_SESSION] / FOLDER
+
+
+async def created(stage: Stage, **changes: object) -> Container:
+    """A container that has never run."""
+    container = await stage.engine.create(await spec(stage, **changes))
     if isinstance(stage.engine, FakeEngine):
         stage.engine.put_file(container, "/data/save.json", SAVE)
-        if "ignore-sigterm" in wanted.args:
-            stage.engine.ignores_sigterm.add(container_name(wanted.internal_id))
-    await stage.engine.start(container)
-    found = await stage.engine.inspect(container)
+    return await stage.engine.inspect(container)
+
+
+async def start(stage: Stage, container: Container) -> Container:
+    """Start a container, again if it has ended."""
+    return await stage.engine.start(container.container, channel_of(stage, container))
+
+
+async def waiting(stage: Stage, **changes: object) -> Container:
+    """A container whose init waits."""
+    return await start(stage, await created(stage, **changes))
+
+
+async def hand_over(stage: Stage, container: Container, *args: str, **more: Any) -> None:
+    """Make a container that waits execute the program of the plain image."""
+    program = ("/program", *args)
+    message = Start(program, more.pop("env", {}), **more)
+    await stage.engine.hand_over(container, channel_of(stage, container), message)
+
+
+async def running(stage: Stage, *args: str, **changes: object) -> Container:
+    """A container whose program has come up."""
+    container = await waiting(stage, **changes)
+    if isinstance(stage.engine, FakeEngine) and "ignore-sigterm" in args:
+        stage.engine.ignores_sigterm.add(container.name)
+    await hand_over(stage, container, *args)
+    found = await stage.engine.inspect(container.container)
     await stage.ready(found)
     return found
 

@@ -9,15 +9,30 @@ import pytest
 
 from agent.domain import errors
 from agent.domain.engine import (
+    LABEL_SESSION,
     LONGEST_PIECE_BYTES,
     Container,
     ContainerStatus,
+    InitState,
     LogPiece,
     container_name,
 )
 from agent.domain.session import Process
 from tests.contract.images import PAYLOAD, SAVE
-from tests.contract.stages import EXIT_CODE, MEBIBYTE, FakeStage, Stage, port, running, spec
+from tests.contract.stages import (
+    EXIT_CODE,
+    MEBIBYTE,
+    FakeStage,
+    Stage,
+    channel_of,
+    created,
+    hand_over,
+    port,
+    running,
+    spec,
+    start,
+    waiting,
+)
 from tiltyard.contract import NetworkMode, Protocol, Resources
 
 NOBODY = "tiltyard-nonesuch"
@@ -72,7 +87,7 @@ class TestLife:
         assert info.memory_bytes > 0
 
     async def test_a_created_container_has_never_run(self, stage: Stage) -> None:
-        wanted = spec(stage)
+        wanted = await spec(stage)
         container = await stage.engine.create(wanted)
         found = await stage.engine.inspect(container)
         assert found == Container(
@@ -88,7 +103,7 @@ class TestLife:
         container = await running(stage)
         assert container.status is ContainerStatus.RUNNING
         assert container.process is not None
-        assert container.start_time is not None
+        assert container.init is InitState.RUNNING
         assert container.end_time is None
         assert container.exit_code is None
         assert await stage.engine.list(stage.agent_id) == [container]
@@ -103,7 +118,7 @@ class TestLife:
 
     async def test_starting_what_runs_does_nothing(self, stage: Stage) -> None:
         container = await running(stage)
-        assert await stage.engine.start(container.container) == container
+        assert await start(stage, container) == container
         assert await stage.engine.inspect(container.container) == container
 
     async def test_an_end_leaves_its_exit_code(self, stage: Stage) -> None:
@@ -113,17 +128,15 @@ class TestLife:
         assert found.process is None
         assert found.exit_code == EXIT_CODE
         assert not found.oom_killed
-        assert found.start_time == container.start_time
-        assert found.start_time is not None
+        assert found.init is InitState.UNKNOWN
         assert found.end_time is not None
-        assert found.end_time >= found.start_time
         assert await stage.engine.list(stage.agent_id) == [found]
 
     async def test_an_ended_container_can_be_started_again(self, stage: Stage) -> None:
         first = await running(stage)
         over = await stopped(stage, first)
         assert await stage.engine.list(stage.agent_id) == [over]
-        second = await stage.engine.start(first.container)
+        second = await start(stage, first)
         assert await stage.engine.inspect(first.container) == second
         assert second.status is ContainerStatus.RUNNING
         assert second.process is not None
@@ -159,8 +172,8 @@ class TestLife:
         assert container.process is not None
 
     async def test_a_list_holds_the_containers_of_one_agent(self, stage: Stage) -> None:
-        mine = await stage.engine.create(spec(stage))
-        await stage.engine.create(spec(stage))
+        mine = await stage.engine.create(await spec(stage))
+        await stage.engine.create(await spec(stage))
         assert len(await stage.engine.list(stage.agent_id)) == 2
         assert mine in {found.container for found in await stage.engine.list(stage.agent_id)}
         assert await stage.engine.list(OTHER_AGENT) == []
@@ -173,14 +186,14 @@ class TestEnd:
         assert (await ended(stage, container)).exit_code == 143
 
     async def test_sigkill_ends_a_program_that_ignores_sigterm(self, stage: Stage) -> None:
-        container = await running(stage, args=("ignore-sigterm",))
+        container = await running(stage, "ignore-sigterm")
         await stage.engine.kill(container.container, "SIGTERM")
         assert (await stage.engine.inspect(container.container)).process == container.process
         await stage.engine.kill(container.container, "SIGKILL")
         assert (await ended(stage, container)).exit_code == 137
 
     async def test_a_signal_to_what_does_not_run_does_nothing(self, stage: Stage) -> None:
-        created = await stage.engine.create(spec(stage))
+        created = await stage.engine.create(await spec(stage))
         await stage.engine.kill(created, "SIGTERM")
         over = await stopped(stage, await running(stage))
         await stage.engine.kill(over.container, "SIGKILL")
@@ -195,7 +208,7 @@ class TestEnd:
         assert await stage.engine.list(stage.agent_id) == []
 
     async def test_removal_of_what_is_gone_does_nothing(self, stage: Stage) -> None:
-        container = await stage.engine.create(spec(stage))
+        container = await stage.engine.create(await spec(stage))
         await stage.engine.remove(container)
         await stage.engine.remove(container)
         await stage.engine.remove(NOBODY)
@@ -251,54 +264,54 @@ class TestEnd:
 class TestRefusals:
     async def test_create_needs_the_image(self, stage: Stage) -> None:
         with pytest.raises(errors.ImageMissingError) as error:
-            await stage.engine.create(spec(stage, image=stage.images.unknown))
+            await stage.engine.create(await spec(stage, image=stage.images.unknown))
         assert error.value.image == stage.images.unknown
 
     async def test_a_name_is_given_once(self, stage: Stage) -> None:
-        wanted = spec(stage)
+        wanted = await spec(stage)
         await stage.engine.create(wanted)
         with pytest.raises(errors.ContainerExistsError) as error:
             await stage.engine.create(wanted)
         assert error.value.name == container_name(wanted.internal_id)
 
-    async def test_an_image_that_cannot_run_is_refused(self, stage: Stage) -> None:
-        container = await stage.engine.create(spec(stage, image=stage.images.cannot_run))
+    async def test_an_image_whose_user_is_unknown_cannot_run(self, stage: Stage) -> None:
+        container = await created(stage, image=stage.images.no_user)
         with pytest.raises(errors.ImageCannotRunError):
-            await stage.engine.start(container)
-        assert (await stage.engine.inspect(container)).status is ContainerStatus.CREATED
+            await start(stage, container)
+        found = await stage.engine.inspect(container.container)
+        assert found.status is ContainerStatus.CREATED
 
     @pytest.mark.parametrize("protocol", list(Protocol))
     async def test_a_port_of_somebody_else_leaves_a_created_container(
         self, stage: Stage, protocol: Protocol
     ) -> None:
         with stage.occupied(protocol) as taken:
-            container = await stage.engine.create(spec(stage, ports=(port(protocol, taken),)))
+            container = await created(stage, ports=(port(protocol, taken),))
             with pytest.raises(errors.PortTakenError) as error:
-                await stage.engine.start(container)
+                await start(stage, container)
             assert error.value.port == taken
-            found = await stage.engine.inspect(container)
+            found = await stage.engine.inspect(container.container)
             assert found.status is ContainerStatus.CREATED
             assert found.exit_code is None
             [listed] = await stage.engine.list(stage.agent_id)
             assert listed.status is ContainerStatus.CREATED
-        await stage.engine.start(container)
-        assert (await stage.engine.inspect(container)).process is not None
+        assert (await start(stage, container)).init is InitState.WAITING
 
     async def test_a_port_of_another_container_is_taken(self, stage: Stage) -> None:
         with stage.occupied(Protocol.UDP) as free_soon:
             pass
         ports = (port(Protocol.UDP, free_soon),)
         first = await running(stage, ports=ports)
-        second = await stage.engine.create(spec(stage, ports=ports))
+        second = await created(stage, ports=ports)
         with pytest.raises(errors.PortTakenError) as error:
-            await stage.engine.start(second)
+            await start(stage, second)
         assert error.value.port == free_soon
         await stage.engine.remove(first.container)
-        await stage.engine.start(second)
+        await start(stage, second)
 
     async def test_a_container_that_is_not_there_is_gone(self, stage: Stage) -> None:
         for call in (
-            stage.engine.start(NOBODY),
+            stage.engine.start(NOBODY, channel_of(stage, await created(stage))),
             stage.engine.inspect(NOBODY),
             stage.engine.written_bytes(NOBODY),
             stage.engine.kill(NOBODY, "SIGTERM"),
@@ -332,21 +345,21 @@ class TestLogs:
         await ended(stage, container)
 
     async def test_a_follower_of_a_silent_program_is_let_in(self, stage: Stage) -> None:
-        container = await stage.engine.create(spec(stage, args=("silent",)))
-        await stage.engine.start(container)
-        async with stage.engine.logs(container, follow=True) as answer:
-            await stage.engine.remove(container)
+        container = await waiting(stage)
+        await hand_over(stage, container, "silent")
+        async with stage.engine.logs(container.container, follow=True) as answer:
+            await stage.engine.remove(container.container)
             assert [pieces async for pieces in answer] == []
 
     async def test_following_what_does_not_run_ends_at_once(self, stage: Stage) -> None:
-        created = await stage.engine.inspect(await stage.engine.create(spec(stage)))
+        created = await stage.engine.inspect(await stage.engine.create(await spec(stage)))
         assert await log_of(stage, created, follow=True) == b""
         container = await stopped(stage, await running(stage))
         assert await log_of(stage, container, follow=True) == b"ready\n"
 
     async def test_a_log_goes_on_over_runs(self, stage: Stage) -> None:
         container = await stopped(stage, await running(stage))
-        await stage.engine.start(container.container)
+        await hand_over(stage, await start(stage, container))
         await stage.ready(await stage.engine.inspect(container.container), runs=2)
         assert await log_of(stage, container) == b"ready\n" * 2
 
@@ -406,14 +419,14 @@ class TestArchives:
 class TestEvents:
     async def test_changes_of_this_agents_containers_are_reported(self, stage: Stage) -> None:
         async with stage.engine.events(stage.agent_id) as sessions:
-            await stage.engine.create(spec(stage, agent_id=f"{stage.agent_id}-other"))
-            wanted = spec(stage)
-            container = await stage.engine.create(wanted)
-            assert await anext(sessions) == wanted.internal_id
-            await stage.engine.start(container)
-            assert await anext(sessions) == wanted.internal_id
-            await stage.engine.remove(container)
-            later = spec(stage)
+            await stage.engine.create(await spec(stage, agent_id=f"{stage.agent_id}-other"))
+            container = await created(stage)
+            internal_id = container.labels[LABEL_SESSION]
+            assert await anext(sessions) == internal_id
+            await start(stage, container)
+            assert await anext(sessions) == internal_id
+            await stage.engine.remove(container.container)
+            later = await spec(stage)
             await stage.engine.create(later)
             assert await anext(sessions) == later.internal_id
         for other in await stage.engine.list(f"{stage.agent_id}-other"):

@@ -33,7 +33,7 @@ class TestImages:
         assert after.keys() == before.keys() | {image}
         assert after[image] > 0
         await pulled(stage, image)
-        await stage.engine.create(spec(stage, image=image))
+        await stage.engine.create(await spec(stage, image=image))
 
     async def test_an_image_that_the_registry_does_not_have(self, stage: Stage) -> None:
         unknown = stage.images.unknown
@@ -50,7 +50,7 @@ class TestImages:
     async def test_an_image_is_removed_once_no_container_is_made_of_it(self, stage: Stage) -> None:
         image = stage.images.absent
         await pulled(stage, image)
-        container = await stage.engine.create(spec(stage, image=image))
+        container = await stage.engine.create(await spec(stage, image=image))
         with pytest.raises(ImageInUseError) as error:
             await stage.engine.remove_image(image)
         assert error.value.image == image

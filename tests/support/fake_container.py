@@ -14,7 +14,9 @@ from agent.domain.engine import (
     Container,
     ContainerSpec,
     ContainerStatus,
+    InitState,
     LogPiece,
+    Start,
     container_name,
 )
 from agent.domain.session import Process
@@ -24,15 +26,16 @@ from tiltyard.contract import NetworkMode
 
 @dataclass(eq=False)
 class FakeContainer:
-    """A container of the fake engine."""
+    """A container of the fake engine. `starts`: what its init was handed over, run by run."""
 
     spec: ContainerSpec
     id: str
     status: ContainerStatus = ContainerStatus.CREATED
     process: Process | None = None
+    init: InitState = InitState.UNKNOWN
+    starts: list[Start] = field(default_factory=list)
     exit_code: int | None = None
     oom_killed: bool = False
-    start_time: float | None = None
     end_time: float | None = None
     error: str = ""
     removed: bool = False
@@ -93,15 +96,16 @@ class FakeContainer:
             next_piece += 1
 
     def described(self) -> Container:
+        process = self.process if self.status is ContainerStatus.RUNNING else None
         return Container(
             container=self.id,
             name=self.name,
             status=self.status,
             labels=self.spec.labels,
-            process=self.process if self.status is ContainerStatus.RUNNING else None,
+            process=process,
+            init=self.init if process else InitState.UNKNOWN,
             exit_code=self.exit_code,
             oom_killed=self.oom_killed,
-            start_time=self.start_time,
             end_time=self.end_time,
             error=self.error,
             address=self.address,
@@ -113,6 +117,11 @@ class FakeContainer:
         if self.process is None or self.spec.network_mode is NetworkMode.HOST:
             return ""
         return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
+
+
+def wait_status(exit_code: int) -> int:
+    """The status of wait(2): of a signal if the exit code is one."""
+    return exit_code - 128 if exit_code > 128 else exit_code << 8
 
 
 def packed(files: dict[str, bytes], path: str) -> bytes:

@@ -7,8 +7,9 @@
 import asyncio
 import contextlib
 import itertools
-from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from agent.domain import errors
@@ -19,19 +20,23 @@ from agent.domain.engine import (
     Credentials,
     EngineInfo,
     EngineLoad,
+    InitState,
     LogPiece,
-    OnStarted,
+    ReportedEnd,
+    Start,
     container_name,
 )
 from agent.domain.session import Port, Process
+from tests.support.fake_calls import FakeCalls
 from tests.support.fake_clock import FakeClock
-from tests.support.fake_container import FakeContainer, packed
+from tests.support.fake_container import FakeContainer, packed, wait_status
 from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock
 
 __all__ = ["FakeClock", "FakeEngine"]
 
 IMAGE_BYTES = 10 * 2**20  # The size of each image in bytes
+GAME = "/game"  # The program of an image
 _CHUNK = 64 * 1024
 
 
@@ -45,21 +50,31 @@ class EveryImage(set[str]):
         return self
 
 
-class FakeEngine:
+class FakeEngine(FakeCalls):
     """A container engine whose containers are entries in a table.
 
-    Tests fill the sets `cannot_run` (images), `ignores_sigterm` and `survives_sigkill` (names of
-    containers) and `registry` (images that can be pulled). Methods take container names or ids.
-    If `binds_at_once` is False, a started program binds its ports only at `bind`.
+    Tests fill the sets `cannot_start` (images whose containers the engine cannot start),
+    `cannot_run` (images whose program cannot be executed), `ignores_sigterm` and
+    `survives_sigkill` (names of containers) and `registry` (images that can be pulled), and the
+    tables `programs` (entry point and command of an image, else GAME) and `cannot_execute` (why
+    and with which exit code a program cannot be executed). Methods take container names or ids. If
+    `binds_at_once` is False, a program binds its ports only at `bind`, else when it is executed.
+    Channels are not used. A container without an init, as older agents made them, runs its game
+    when it is started.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
         self.binds_at_once = True
+        self.cannot_start: set[str] = set()
         self.cannot_run: set[str] = set()
+        self.cannot_execute: dict[str, tuple[str, int]] = {}
+        self.programs: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self.executed = Counter[str]()
+        """The number of programs executed in each container, by its id."""
         self.ignores_sigterm: set[str] = set()
         self.survives_sigkill: set[str] = set()
         self.registry: set[str] = set()
-        self.calls: deque[tuple[str, str]] = deque(maxlen=1000)
         self._clock: Clock = clock or FakeClock()
         self.cpu_seconds: float | None = 0.0
         """Processor seconds that the engine has used."""
@@ -68,14 +83,9 @@ class FakeEngine:
         self._ids: dict[str, str] = {}
         self._occupied: set[tuple[str, int]] = set()
         self._published: dict[tuple[str, int], str] = {}
-        self._failures: dict[str, deque[errors.AgentError]] = defaultdict(deque)
-        self._lost: dict[str, int] = defaultdict(int)
-        self._gates: dict[str, asyncio.Event] = {}
-        self._arrivals: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._ends: dict[Process, asyncio.Event] = {}
+        self._ends: dict[Process, asyncio.Future[ReportedEnd | None]] = {}
         self._watchers: dict[asyncio.Queue[str | None], str] = {}
         self._numbers = itertools.count(1)
-        self._unavailable = False
 
     # Observed by tests.
 
@@ -94,29 +104,16 @@ class FakeEngine:
         """The containers of all agents."""
         return list(self._containers.values())
 
-    def count(self, call: str) -> int:
-        """The number of calls of this name."""
-        return sum(name == call for name, _ in self.calls)
-
     def containers(self, agent_id: str) -> list[Container]:
         """The containers of an agent, as the engine describes them."""
         return [held.described() for held in self.all if held.spec.agent_id == agent_id]
 
     # Controlled by tests.
 
-    @property
-    def unavailable(self) -> bool:
-        """True while the engine does not answer; setting it breaks open streams."""
-        return self._unavailable
-
-    @unavailable.setter
-    def unavailable(self, value: bool) -> None:
-        self._unavailable = value
-        if value:
-            for held in self.all:
-                held.poke()
-            for queue in self._watchers:
-                queue.put_nowait(None)
+    def heal(self) -> None:
+        """Remove all scripted failures."""
+        super().heal()
+        self.survives_sigkill.clear()
 
     def add_image(self, image: str) -> None:
         self._images.add(image)
@@ -132,56 +129,23 @@ class FakeEngine:
     def vacate(self, protocol: str, port: int) -> None:
         self._occupied.discard((protocol, port))
 
-    def hold(self, call: str) -> None:
-        """Block calls of this name before they do anything, until `release`."""
-        self._gates[call] = asyncio.Event()
-        self._arrivals[call] = asyncio.Event()
+    def end(
+        self, container: str, exit_code: int, *, oom: bool = False, reports: bool = True
+    ) -> None:
+        """End the processes of a container, or make the engine notice that they were lost.
 
-    async def held(self, call: str) -> None:
-        """Wait until a call is blocked there."""
-        await self._arrivals[call].wait()
-
-    async def held_in(self, call: str, work: Awaitable[Any]) -> asyncio.Task[Any]:
-        """Begin work, and wait until a call of this name is blocked."""
-        self.hold(call)
-        begun = asyncio.ensure_future(work)
-        await self.held(call)
-        return begun
-
-    def release(self, call: str) -> None:
-        self._gates.pop(call).set()
-
-    def heal(self) -> None:
-        """Remove all scripted failures."""
-        for call in list(self._gates):
-            self.release(call)
-        self._failures.clear()
-        self._lost.clear()
-        self.survives_sigkill.clear()
-        self.unavailable = False
-
-    def fail_next(self, call: str, error: errors.AgentError, *, times: int = 1) -> None:
-        """Make the next calls of this name fail without effect; repeated calls queue up."""
-        self._failures[call] += [error] * times
-
-    def answer_lost_next(self, call: str) -> None:
-        """Make the next call of this name take effect and then raise EngineTimeoutError."""
-        self._lost[call] += 1
-
-    def end(self, container: str, exit_code: int, *, oom: bool = False) -> None:
-        """End the process of a container, or make the engine notice that it was lost."""
+        With `reports` the program ends first, so that its init reports its exit code.
+        """
         held = self._find(container)
         assert held.status is ContainerStatus.RUNNING, f"{container} does not run"
-        process = held.process
-        held.process = None
+        if held.process is not None:
+            self._end_process(held, exit_code if reports else None)
         held.status = ContainerStatus.ENDED
         held.end_time = self._clock.time()
         held.exit_code = exit_code
         held.oom_killed = oom
         self._free_ports(held)
         held.poke()
-        if process is not None:
-            self._ends.pop(process).set()
 
     def write_files(self, container: str, size: int) -> None:
         """Set the number of bytes that the program has written."""
@@ -191,12 +155,30 @@ class FakeEngine:
         """Bind all ports of a running container."""
         self._find(container).bound = True
 
-    def lose_process(self, container: str) -> None:
-        """End the process without the engine noticing."""
+    def lose_process(self, container: str, exit_code: int | None = None) -> None:
+        """End the processes without the engine noticing; with an exit code init reports it."""
         held = self._find(container)
         assert held.process is not None, f"{container} does not run"
-        self._ends.pop(held.process).set()
-        held.process = None
+        self._end_process(held, exit_code)
+
+    def start_from_outside(self, container: str) -> None:
+        """Start a container, again if it runs, like another user of the engine."""
+        held = self._find(container)
+        if held.status is ContainerStatus.RUNNING:
+            self.end(container, 137, reports=False)
+        self._start(held)
+
+    def hand(self, container: str) -> None:
+        """Begin a hand-over to an init that waits, as an agent does that is killed meanwhile."""
+        held = self._find(container)
+        assert held.init is InitState.WAITING, f"{container} does not wait"
+        held.init = InitState.HANDED
+
+    def execute(self, container: str) -> None:
+        """Complete a hand-over that has begun."""
+        held = self._find(container)
+        assert held.init is InitState.HANDED, f"{container} has not been handed over"
+        self._execute(held)
 
     def forget_start(self, container: str) -> None:
         """Take a running container for one that has never been started."""
@@ -264,27 +246,60 @@ class FakeEngine:
             self._notify(held)
             return held.id
 
-    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
+    async def program(self, image: str, args: Sequence[str]) -> tuple[str, ...]:
+        async with self._call("program", image):
+            if image not in self._images:
+                raise errors.ImageMissingError(image)
+            entry_point, command = self.programs.get(image, ((GAME,), ()))
+            program = (*entry_point, *(args or command))
+            if not program:
+                raise errors.ImageCannotRunError("it names no command and none is given")
+            return program
+
+    async def start(self, container: str, channel: Path) -> Container:
         async with self._call("start", container):
-            found = self._start(self._find(container))
-        if on_started is not None:
-            await on_started()
-        return found
+            return self._start(self._find(container))
+
+    async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
+        async with self._call("hand_over", container.container):
+            held = self._find(container.container)
+            if held.process is None or held.process != container.process:
+                raise errors.HandOverFailedError("hand over", "its init has ended")
+            if held.init is not InitState.WAITING:
+                raise errors.HandOverFailedError("hand over", "its init does not wait")
+            held.starts.append(start)
+            refusal = self.cannot_execute.get(start.program[0])
+            if held.spec.image in self.cannot_run:
+                refusal = ("as scripted", 127)
+            if refusal is not None:
+                cause, exit_code = refusal
+                self.end(held.id, exit_code, reports=False)
+                raise errors.ImageCannotRunError(cause)
+            self._execute(held)
+
+    def _execute(self, held: FakeContainer) -> None:
+        if held.spec.init:
+            held.init = InitState.RUNNING
+        held.bound = self.binds_at_once
+        self.executed[held.id] += 1
 
     def _start(self, held: FakeContainer) -> Container:
         if held.status is ContainerStatus.RUNNING:
             return held.described()
-        if held.spec.image in self.cannot_run:
+        if held.spec.image in self.cannot_start:
             raise errors.ImageCannotRunError("as scripted")
         self._take_ports(held)
         number = next(self._numbers)
         held.process = Process(pid=100_000 + number, start_ticks=number)
+        held.init = InitState.WAITING
         held.status = ContainerStatus.RUNNING
-        held.start_time = self._clock.time()
         held.oom_killed = False
         held.error = ""
-        held.bound = self.binds_at_once
-        self._ends[held.process] = asyncio.Event()
+        held.bound = False
+        self._ends[held.process] = asyncio.get_running_loop().create_future()
+        if not held.spec.init:
+            held.init = InitState.UNKNOWN
+            self._execute(held)
         self._notify(held)
         return held.described()
 
@@ -305,7 +320,7 @@ class FakeEngine:
             with contextlib.suppress(errors.ContainerGoneError):
                 held = self._find(container)
                 if held.status is ContainerStatus.RUNNING and held.process is not None:
-                    self.end(held.id, 137)
+                    self.end(held.id, 137, reports=False)
                 self._free_ports(held)
                 del self._containers[held.id], self._ids[held.name]
                 held.removed = True
@@ -316,18 +331,19 @@ class FakeEngine:
             with contextlib.suppress(errors.ContainerGoneError):
                 held = self._find(container)
                 if held.status is not ContainerStatus.RUNNING and held.process is not None:
-                    self._ends.pop(held.process).set()
-                    held.process = None
+                    self._end_process(held)
 
     async def signal_process(self, process: Process, signal: str) -> None:
         for held in self.all:
             if held.process == process:
                 self._signal(held, signal)
 
-    async def wait_end(self, process: Process) -> None:
-        ended = self._ends.get(process)
-        if ended is not None:
-            await ended.wait()
+    async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
+        end = self._ends.get(process)
+        if end is None:
+            return None
+        reported = await asyncio.shield(end)
+        return None if channel is None else reported
 
     async def read_load(self, processes: Sequence[Process]) -> EngineLoad:
         relays = {
@@ -407,24 +423,11 @@ class FakeEngine:
 
     # Internals.
 
-    @contextlib.asynccontextmanager
-    async def _call(self, call: str, subject: str = "") -> AsyncIterator[None]:
-        self.calls.append((call, subject))
-        await asyncio.sleep(0)
-        while (gate := self._gates.get(call)) is not None:
-            self._arrivals[call].set()
-            await gate.wait()
-        self._check_available()
-        if self._failures[call]:
-            raise self._failures[call].popleft()
-        yield
-        if self._lost[call]:
-            self._lost[call] -= 1
-            raise errors.EngineTimeoutError(call)
-
-    def _check_available(self) -> None:
-        if self._unavailable:
-            raise errors.EngineUnavailableError("the fake engine is set not to answer")
+    def _break_streams(self) -> None:
+        for held in self.all:
+            held.poke()
+        for queue in self._watchers:
+            queue.put_nowait(None)
 
     def _signal(self, held: FakeContainer, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
@@ -434,8 +437,21 @@ class FakeEngine:
                 self.end(held.id, 0)  # it notices that the process was lost
             return
         ignored = self.ignores_sigterm if signal == "SIGTERM" else self.survives_sigkill
+        if signal == "SIGTERM" and held.init is InitState.WAITING:
+            ignored = set()  # programs ignore it
         if held.process is not None and not ignored & {held.id, held.name}:
-            self.end(held.id, {"SIGTERM": 143, "SIGKILL": 137}[signal])
+            exit_code = {"SIGTERM": 143, "SIGKILL": 137}[signal]
+            self.end(held.id, exit_code, reports=signal == "SIGTERM")  # SIGKILL ends init first
+
+    def _end_process(self, held: FakeContainer, exit_code: int | None = None) -> None:
+        """End the processes of a container; its init reports an exit code if the program ran."""
+        assert held.process is not None
+        reported = None
+        if exit_code is not None and held.init is InitState.RUNNING:
+            reported = ReportedEnd(wait_status(exit_code), self._clock.time())
+        self._ends.pop(held.process).set_result(reported)
+        held.process = None
+        held.init = InitState.UNKNOWN
 
     def _find(self, container: str) -> FakeContainer:
         held = self._containers.get(self._ids.get(container, container))

@@ -49,6 +49,16 @@ SLOWEST := --durations=40 --durations-min=5
 STAMP := $(VENV)/.tiltyard-installed
 BUILDER := build/wheel-venv/bin/python
 
+# The first process of containers, a C program without a C library: neither the compiler nor the
+# machine that runs it needs one. ARCH=x86_64|aarch64, with wheel: the machines of the wheel.
+MACHINE := $(shell uname -m)
+ARCH ?= $(MACHINE)
+INIT := agent/init/bin/tiltyard-init
+INIT_FLAGS := -std=gnu17 -Os -Wall -Wextra -Wconversion -Werror -ffreestanding -nostdlib \
+  -fno-tree-loop-distribute-patterns -fno-stack-protector -fvisibility=hidden \
+  -fno-unwind-tables -fno-asynchronous-unwind-tables \
+  -fPIE -static-pie -s -Wl,--no-dynamic-linker,--build-id=none,-z,noexecstack,-z,norelro
+
 help: ## show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 24
 
@@ -65,6 +75,7 @@ endef
 install: ## make .venv with the locked packages and the two programs
 	@.ci/prerequisites python
 	$(INSTALLED)
+	@$(MAKE) --silent $(INIT)
 
 lint: install ## ruff, the layers, and mypy
 	$(VENV)/bin/ruff check .
@@ -164,6 +175,17 @@ everything:
 	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
 	$(if $(ENGINE),@.ci/engine $(ENGINE))
 	$(INSTALLED)
+	@$(MAKE) --silent $(INIT)
+
+# Renamed, since an agent may be running the former one.
+$(INIT): build/init/$(MACHINE)/tiltyard-init
+	@mkdir -p $(@D)
+	@cp $< $@.new
+	@mv $@.new $@
+
+build/init/%/tiltyard-init: $(wildcard agent/init/*.[ch]) Makefile
+	@mkdir -p $(@D)
+	@$(if $(filter $(MACHINE),$*),gcc,$*-linux-gnu-gcc) $(INIT_FLAGS) -o $@ $(filter %.c,$^)
 
 # The locked pip comes first: it takes half of the time of an earlier one.
 # pyproject.toml, too: it names the programs that are installed.

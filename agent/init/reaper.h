@@ -1,0 +1,60 @@
+/* Decisions of a first process about signals, ends and refusals, and the lines that report them.
+ *
+ * Pure: no system calls, no globals.
+ */
+#ifndef TILTYARD_REAPER_H
+#define TILTYARD_REAPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit code if a hand-over is broken, or the first process itself fails, as of `docker run` */
+enum { FAILED = 125 };
+
+/* The longest line of a report with its newline; the kernel writes it in one piece. */
+enum { LINE_BYTES = 64 };
+
+/* Why a program was not executed. Of several attempts the greatest one counts. */
+enum cause {
+	MISSING,      /* There is no such file */
+	OTHER,
+	INTERPRETER,  /* The file is there, and the program that it needs is not */
+	PERMISSION,   /* It is not executable */
+	ARCHITECTURE, /* It is a program for other machines */
+	LENGTH,       /* Arguments and environment are too long */
+	RESOURCES,    /* The kernel is short of memory, processes or files */
+	HANDOVER,     /* The hand-over is broken */
+};
+
+/* `error`: number of the kernel, 0 if nothing was refused. */
+struct refusal {
+	int32_t error;
+	int32_t cause;
+};
+
+/* Evaluates the error of an execution. `exists`: the file is there. `is_elf`: it is a program. */
+struct refusal refuse(int error, bool exists, bool is_elf);
+
+/* Whether another file of that name, further on in PATH, may be executed instead. */
+bool is_passed_over(int error);
+
+/* Whether a signal is passed on to the program. Those are not that the kernel raises for a fault of
+ * the first process, nor those about its own children and terminal. */
+bool is_forwarded(int signal);
+
+/* Whether a signal ends a first process that has no program yet. Any may be an image's STOPSIGNAL,
+ * but those that stop and continue processes, and out-of-band data. */
+bool ends_wait(int signal);
+
+/* The exit code that stands for the wait status of an ended program. */
+int exit_code(uint32_t status);
+
+/* The exit code that stands for a program that was not executed. */
+int exit_code_of(struct refusal refusal);
+
+/* Write a line of at most LINE_BYTES without a NUL, and return its length. */
+size_t describe_refusal(char *line, struct refusal refusal);
+size_t describe_end(char *line, uint32_t status, uint64_t nanoseconds);
+
+#endif

@@ -15,6 +15,7 @@
       pools/<pool id>.json       the latest order of each warm pool
       tombstones/<internal id>   stops that arrived before their start, see `tombstones`
       spool/                     artifacts being downloaded
+      init/<sha256>              first processes of containers, see `init_programs`
 
 Files are replaced by write, fsync, rename and fsync of the directory: after a power cut a reader
 finds the old or the new content. `Records` runs blocking work on its own threads.

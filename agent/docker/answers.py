@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from agent.docker.dockerd import open_hosts
 from agent.docker.wording import Meaning, parts_of
-from agent.domain.engine import Container, ContainerStatus
+from agent.domain.engine import Container, ContainerStatus, InitState
 from agent.domain.session import Process
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -42,8 +42,10 @@ def pid_of(answer: Mapping[str, Any]) -> int | None:
     return _number(state["Pid"], _LARGEST_PID) or None if is_running else None
 
 
-def container_of(answer: Mapping[str, Any], process: Process | None) -> Container:
-    """Parse an inspect answer. `process`: the live process with the pid of the answer."""
+def container_of(
+    answer: Mapping[str, Any], process: Process | None, init: InitState = InitState.UNKNOWN
+) -> Container:
+    """Parse an inspect answer. `process`: the live process with its pid, in the state `init`."""
     state = answer["State"]
     status = status_of(state["Status"])
     ended = status is ContainerStatus.ENDED
@@ -54,6 +56,7 @@ def container_of(answer: Mapping[str, Any], process: Process | None) -> Containe
         status=status,
         labels=answer["Config"].get("Labels") or {},
         process=process,
+        init=init,
         exit_code=_exit_code(state["ExitCode"]) if ended and end_time is not None else None,
         oom_killed=bool(state["OOMKilled"]) and ended,
         end_time=end_time,

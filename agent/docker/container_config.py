@@ -1,7 +1,5 @@
 """The body of `POST /containers/create`, which defines a container's isolation. Pure."""
 
-import json
-import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,11 +13,6 @@ PUBLIC_DIR = "/run/tiltyard"  # Directory in which a container finds its own met
 INIT = "/run/tiltyard-init"  # Its first process, which waits for the program
 CHANNEL = f"{PUBLIC_DIR}/{FOLDER}"  # Directory of the FIFOs between the agent and that process
 PIDS_LIMIT = 512  # Maximum processes and threads of a session
-MAX_VOLUMES = 32  # Maximum volumes of an image; each costs a copied directory and a mount
-_MAX_IMAGE = 64 * 1024
-"""Maximum bytes of an image's settings as JSON; large images in use need a tenth."""
-_NO_VOLUMES = ("/proc", "/sys", "/dev", PUBLIC_DIR, INIT)
-"""Directories of the kernel or the agent, where no volume can be mounted."""
 
 _PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 _SLACK_BYTES = 64 * 2**20
@@ -141,29 +134,6 @@ def _at_least(minimum: int, value: int) -> int:
 
 def _name(port: Port) -> str:
     return f"{port.container}/{port.protocol.value}"
-
-
-def why_refused(settings: Mapping[str, Any], *, has_args: bool) -> str | None:
-    """Return why an image with these settings is refused; None if it is accepted.
-
-    `has_args`: the session has arguments, which may begin with the program.
-
-    Containers inherit an image's ports, labels, variables and volumes, and the engine repeats
-    them in each list and inspect answer: 4 MB with 131,070 ports.
-    """
-    if not (has_args or settings.get("Entrypoint") or settings.get("Cmd")):
-        return "it names no command and none is given"
-    size = len(json.dumps(settings))
-    if size > _MAX_IMAGE:
-        return f"its ports, labels, variables and other settings take {size} bytes of {_MAX_IMAGE}"
-    volumes = settings.get("Volumes") or {}
-    if len(volumes) > MAX_VOLUMES:
-        return f"it has {len(volumes)} volumes; {MAX_VOLUMES} are allowed"
-    for volume in volumes:
-        path = posixpath.normpath("/" + volume.lstrip("/"))
-        if path == "/" or any(f"{path}/".startswith(f"{taken}/") for taken in _NO_VOLUMES):
-            return f"it has a volume at {json.dumps(volume[:100])}"
-    return None
 
 
 def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:

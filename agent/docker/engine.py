@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import json
 import signal as signals
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -26,7 +28,7 @@ from agent.docker.answers import (
 )
 from agent.docker.bodies import body_of, message_of, translated
 from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
-from agent.docker.container_config import container_config, why_refused
+from agent.docker.container_config import container_config
 from agent.docker.engine_streams import DockerStreams
 from agent.docker.errors import (
     Call,
@@ -36,18 +38,30 @@ from agent.docker.errors import (
     error_of_answer,
 )
 from agent.docker.facts import OWN_NETWORK, EngineFacts, api_of, daemon_facts, engine_facts
+from agent.docker.first_process import (
+    first_process,
+    hand_over,
+    init_state,
+    reported_end,
+    reports_of,
+    until_begun,
+)
+from agent.docker.image_program import ImageProgram, image_program
 from agent.docker.listing import Listing
-from agent.docker.program import begun, why_not_run
 from agent.domain.engine import (
     LABEL_AGENT,
     Container,
     ContainerSpec,
     EngineInfo,
     EngineLoad,
+    InitState,
+    ReportedEnd,
+    Start,
     container_name,
 )
-from agent.domain.errors import AgentError, ContainerGoneError, EngineError, ImageCannotRunError
+from agent.domain.errors import AgentError, ContainerGoneError, EngineError
 from agent.domain.session import Port, Process
+from agent.init.channel import ReportReader
 from agent.kernel.processes import (
     cpu_seconds,
     live_process,
@@ -67,6 +81,10 @@ T = TypeVar("T")
 Work = Callable[[EngineFacts], Coroutine[Any, Any, T]]
 
 _STATUS_THREADS = 2  # For files of /proc, which are read at once
+MOST_PROGRAMS = 200  # Images whose program is remembered; each has up to 64 KiB
+_NOTICE_TRIES = 200
+_NOTICE_SECONDS = 0.01
+"""2 s for the engine to notice the end of an init; usually 0.1 s."""
 
 
 class DockerEngine(DockerStreams):
@@ -91,7 +109,7 @@ class DockerEngine(DockerStreams):
         self._calls = EngineCalls(max(GENERAL_CALLS, concurrent_starts + CALLS_BESIDE_STARTS))
         self._status = Threads(_STATUS_THREADS, "processes")
         self._bindings = Bindings()
-        self._fit_images: set[tuple[str, bool]] = set()  # Whether with arguments
+        self._programs = OrderedDict[str, ImageProgram]()
         self._facts: EngineFacts | None = None
         self._searches = TaskOwner[EngineFacts](AgentError)
         self._listing = Listing(self._status, self._inspect_for_listing)
@@ -132,19 +150,31 @@ class DockerEngine(DockerStreams):
             answer = {}
         return open_listeners(answer, daemon.settings)
 
+    async def program(self, image: str, args: Sequence[str]) -> tuple[str, ...]:
+        """Return what a container of this image executes; ImageCannotRunError if it is refused."""
+        known = self._programs.get(image)
+        if known is None:
+            call = Call("inspect-image", image=image)
+            seconds = self._timeouts.read
+            path = f"/images/{quote(image)}/json"
+            answer = await self._ask(
+                call, seconds, lambda _: self._send(call, "GET", path, seconds)
+            )
+            with translated(call):
+                known = image_program(answer["Config"] or {})
+            if "@" in image:  # its content never changes
+                self._programs[image] = known
+            if len(self._programs) > MOST_PROGRAMS:
+                self._programs.popitem(last=False)
+        return known.with_args(args)
+
     async def create(self, spec: ContainerSpec) -> str:
-        """Create a container and return its id; ImageCannotRunError if its image is refused."""
+        """Create a container and return its id."""
         name = container_name(spec.internal_id)
-        image = spec.image
         seconds = self._timeouts.create
-        has_args = True
-        call = Call("create", container=name, image=image, changes=True)
+        call = Call("create", container=name, image=spec.image, changes=True)
 
         async def create(facts: EngineFacts) -> str:
-            if (image, has_args) not in self._fit_images:
-                await self._check_image(call, seconds, has_args=has_args)
-                if "@" in image:  # its content never changes
-                    self._fit_images.add((image, has_args))
             config = container_config(
                 spec,
                 cpus=facts.cpus,
@@ -161,40 +191,27 @@ class DockerEngine(DockerStreams):
         return await self._ask(call, seconds, create)
 
     async def start(self, container: str, channel: Path) -> Container:
-        """Start and describe a container; ImageCannotRunError if its program cannot run."""
+        """Start a container and describe it once its init waits; no-op if it runs."""
         call = Call("start", container=container, changes=True)
         seconds = self._timeouts.start
         read = Call("inspect", container=container, changes=True)  # as it has been started
 
-        async def inspect() -> Container:
-            return await self._inspect(read, seconds)
-
-        async def log_end() -> bytes:
-            async with self.logs(container, tail=5) as found:
-                return b"".join([piece.data async for pieces in found for piece in pieces])
-
-        async def describe() -> Container:
-            answer = await self._send(read, "GET", f"{_path(container)}/json", seconds)
-            with translated(read):
-                pid = pid_of(answer)
-            process = None if pid is None else await self._status.run(begun, pid)
-            if process is not None:
-                return container_of(answer, process)
-            cause = await why_not_run(inspect, log_end)
-            if cause is not None:
-                raise ImageCannotRunError(cause)
-            return await inspect()
-
         async def start(_: EngineFacts) -> Container:
-            try:
-                await self._send(call, "POST", f"{_path(container)}/start", seconds)
-            except PartMissingError:
-                await inspect()  # ContainerGoneError if the container is missing
-                self._forget()  # else its network, which must be created again
-                raise
-            return await describe()
+            with reports_of(channel) as reports:
+                try:
+                    await self._send(call, "POST", f"{_path(container)}/start", seconds)
+                except PartMissingError:
+                    await self._inspect(read, seconds)  # ContainerGoneError if it is missing
+                    self._forget()  # else its network, which must be created again
+                    raise
+                return await self._begun(await self._inspect(read, seconds), reports, read)
 
         return await self._ask(call, seconds, start)
+
+    async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
+        """Make a waiting init execute a program, once."""
+        with self.metrics.engine_call("hand-over", self.clock):
+            await hand_over(container.process, channel, start, self._read_init)
 
     async def inspect(self, container: str) -> Container:
         """Describe one container by id or name."""
@@ -280,9 +297,10 @@ class DockerEngine(DockerStreams):
         except PermissionError as error:
             raise EngineError("kill", "the agent lacks CAP_KILL") from error
 
-    async def wait_end(self, process: Process) -> None:
-        """Wait until the process is gone, without asking the engine."""
-        await wait_end(process, self._read_process)
+    async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
+        """Wait until the process is gone; return what it reported of its program's end."""
+        end = wait_end(process, self._read_process)
+        return await (end if channel is None else reported_end(channel, end))
 
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
@@ -324,6 +342,9 @@ class DockerEngine(DockerStreams):
 
     async def _read_process(self, pid: int) -> Process | None:
         return await self._status.run(live_process, pid)
+
+    async def _read_init(self, process: Process) -> InitState | None:
+        return await self._status.run(init_state, process)
 
     async def _ask(self, call: Call, seconds: float, work: Work[T]) -> T:
         """Run and measure a call, including its queueing."""
@@ -377,15 +398,32 @@ class DockerEngine(DockerStreams):
         answer = await self._send(call, "GET", f"{_path(call.container)}/json", seconds)
         with translated(call):
             pid = pid_of(answer)
-            return container_of(answer, None if pid is None else await self._read_process(pid))
+            if pid is None:
+                return container_of(answer, None)
+            process, init = await self._status.run(first_process, pid)
+            return container_of(answer, process, init)
 
-    async def _check_image(self, call: Call, seconds: float, *, has_args: bool) -> None:
-        """Raise ImageCannotRunError if an image is refused."""
-        answer = await self._send(call, "GET", f"/images/{quote(call.image)}/json", seconds)
-        with translated(call):
-            cause = why_refused(answer["Config"] or {}, has_args=has_args)
-        if cause is not None:
-            raise ImageCannotRunError(cause)
+    async def _begun(self, container: Container, reports: ReportReader, call: Call) -> Container:
+        """Return a container that has been started once its init does more than begin."""
+        state = None
+        if container.process is not None:
+            state = await until_begun(container.process, reports, self._read_init)
+        if state is not None:
+            return replace(container, init=state)
+        raise EngineError("start", await self._why_ended(call))
+
+    async def _why_ended(self, call: Call) -> str:
+        """Say why an init ended before it waited, once the engine has noticed."""
+        seconds = self._timeouts.read
+        found = await self._inspect(call, seconds)
+        for _ in range(_NOTICE_TRIES):
+            if not found.is_running:
+                break
+            await asyncio.sleep(_NOTICE_SECONDS)
+            found = await self._inspect(call, seconds)
+        async with self.logs(found.container, tail=1) as pieces:
+            said = b"".join([piece.data async for some in pieces for piece in some])
+        return f"its init ended with {found.exit_code}: {said.decode(errors='replace')[:300]!r}"
 
     async def _find_out(self) -> EngineFacts:
         call = Call("info")

@@ -82,6 +82,7 @@ def timed_out(error: BaseException) -> bool:
 _ALREADY_SO = frozenset({("kill", 409), ("remove", 404), ("remove-image", 404)})
 
 _BY_STATUS: Mapping[tuple[str, int], Callable[[Call, str], AgentError]] = {
+    ("inspect-image", 404): lambda call, _: ImageMissingError(call.image),
     ("create", 404): lambda call, _: ImageMissingError(call.image),
     ("create", 409): lambda call, _: ContainerExistsError(call.container),
     ("start", 404): lambda call, cause: PartMissingError(call.name, cause),

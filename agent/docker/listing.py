@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent.docker.answers import container_of_listing, status_of
+from agent.docker.first_process import init_state
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
-from agent.kernel.processes import live_process
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import Threads
 
@@ -57,9 +58,8 @@ class Listing:
 
 
 def _alive(known: dict[str, Container]) -> dict[str, Container]:
-    """Containers whose process is the same as in the last listing."""
+    """Containers whose process is the same as in the last listing, with the state of its init."""
+    states = {key: init_state(found.process) for key, found in known.items() if found.process}
     return {
-        key: found
-        for key, found in known.items()
-        if found.process and live_process(found.process.pid) == found.process
+        key: replace(known[key], init=state) for key, state in states.items() if state is not None
     }

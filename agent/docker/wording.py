@@ -24,7 +24,6 @@ class Meaning(Enum):
     PORT_TAKEN = auto()
     FIREWALL = auto()
     CANNOT_RUN = auto()
-    EXEC_FAILED = auto()
     NO_PATH = auto()
     REGISTRY_REFUSES = auto()
     IMAGE_NOT_FOUND = auto()
@@ -92,7 +91,6 @@ TABLE = (
         "start",
         'exec: "/sbin/docker-init": stat (?P<cause>/sbin/docker-init: permission denied)',
     ),
-    _row(Meaning.EXEC_FAILED, "log of init", r"\[FATAL tini \(\d+\)\] exec (?P<cause>[^\r\n]+)"),
     _row(
         Meaning.NO_PATH,
         "archive",

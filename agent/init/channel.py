@@ -1,8 +1,7 @@
-"""The agent's end of the channel to the init of a container: two FIFOs in a folder.
+"""The agent's end of the channel to the first process of a container: two FIFOs in a folder.
 
-The agent writes a hand-over to `start`; the init writes lines to `report`. A container may write
-anything to `report`, so its lines are bounded, and only hints beside the name of its process.
-Descriptors never block: opening a FIFO in this mode waits for nobody.
+The agent writes a hand-over to `start`; the init writes reports to `report`, as anything else in
+the container may. Opening and reading never block, and wait for nobody.
 """
 
 import asyncio
@@ -13,89 +12,91 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-START = "start"
-REPORT = "report"
+from agent.init.messages import MAX_LINE, Report, Reports
+
 FOLDER = ".init"
 """The folder of a channel within the directory that a container sees at /run/tiltyard."""
+START = "start"
+REPORT = "report"
 
-LINE_BYTES = 64  # Longest line with its end
 LOOK_BYTES = 4096  # Most bytes of reports that are read at once
 _FOLDER_MODE = 0o755
 _MODES = {START: 0o644, REPORT: 0o666}
 
 
 def make_channel(folder: Path) -> None:
-    """Create the FIFOs of a channel; no-op for those that exist. Blocks."""
+    """Create the FIFOs of a channel; those that exist stay. Blocks. Raises OSError."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
     folder.chmod(_FOLDER_MODE)
     for name, mode in _MODES.items():
+        path = folder / name
         with contextlib.suppress(FileExistsError):
-            os.mkfifo(folder / name)
-        (folder / name).chmod(mode)
+            os.mkfifo(path)
+        path.chmod(mode)
 
 
-class Reports:
-    """The reading end of `report`. Each line is read once, by whoever reads first."""
+class ReportReader:
+    """The reading end of `report`. Of several readers one gets each report."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._line = bytearray()
-        self.has_writer = True
-        """False if the last read found that no process can write."""
+        self._parser = Reports()
+        self._has_writer = True
 
-    def next_line(self) -> bytes | None:
-        """Return the next line without its end, and leave the rest; None if there is no whole one.
-
-        A line of more than LINE_BYTES is cut.
-        """
+    def next_report(self) -> Report | None:
+        """Read one report and leave those after it; None if there is none."""
+        line = bytearray()
         for _ in range(LOOK_BYTES):
             byte = self._read(1)
-            if byte == b"\n":
-                line = bytes(self._line)
-                self._line.clear()
-                return line
-            if not byte:
-                return None
-            if len(self._line) < LINE_BYTES:
-                self._line += byte
+            line += byte
+            if byte == b"\n" or len(line) == MAX_LINE:
+                found = self._parser.feed(bytes(line))
+                if found:
+                    return found[0]
+                line.clear()
+            elif not byte:
+                break
+        self._parser.feed(bytes(line))  # to be completed later
         return None
 
-    def all_lines(self) -> list[bytes]:
-        """Return the lines that are there, of up to LOOK_BYTES."""
-        return self._read(LOOK_BYTES).splitlines()
+    def all_reports(self) -> list[Report]:
+        """Read all reports of the next LOOK_BYTES."""
+        return self._parser.feed(self._read(LOOK_BYTES))
 
     async def wait(self, seconds: float) -> None:
-        """Wait `seconds`, or until a line arrives or the last writer leaves."""
-        if not self.has_writer:  # the descriptor stays ready from then on
+        """Wait `seconds`, or until something arrives or the last writer leaves."""
+        if not self._has_writer:  # the descriptor stays ready until there is another
             await asyncio.sleep(seconds)
             return
         loop = asyncio.get_running_loop()
-        await _until(seconds, self._descriptor, loop.add_reader, loop.remove_reader)
+        await _until_ready(seconds, self._descriptor, loop.add_reader, loop.remove_reader)
 
     def _read(self, size: int) -> bytes:
         """Read what is there; empty if that is nothing."""
+        self._has_writer = True
         try:
             found = os.read(self._descriptor, size)
         except BlockingIOError:
-            found = b""
-            self.has_writer = True
-        else:
-            self.has_writer = bool(found)
+            return b""
+        self._has_writer = bool(found)
         return found
 
 
 @contextlib.contextmanager
-def opened_reports(folder: Path) -> Iterator[Reports]:
+def opened_reports(folder: Path) -> Iterator[ReportReader]:
     """Open the reading end of a channel. Raises OSError."""
     with _opened(folder / REPORT, os.O_RDONLY) as descriptor:
-        yield Reports(descriptor)
+        yield ReportReader(descriptor)
 
 
 async def send(folder: Path, message: bytes, seconds: float) -> None:
-    """Write a hand-over to an init that reads.
+    """Write a message to the process that reads `start`.
 
-    Raises BrokenPipeError if no process reads to its end, TimeoutError after `seconds`, OSError.
+    Raises:
+        BrokenPipeError: No process reads it, or not to its end.
+        TimeoutError: It was not read within `seconds`.
+        OSError: The FIFO cannot be opened.
     """
     loop = asyncio.get_running_loop()
     with _opened(folder / START, os.O_WRONLY) as descriptor:
@@ -105,7 +106,7 @@ async def send(folder: Path, message: bytes, seconds: float) -> None:
                 try:
                     left = left[os.write(descriptor, left) :]
                 except BlockingIOError:
-                    await _until(seconds, descriptor, loop.add_writer, loop.remove_writer)
+                    await _until_ready(seconds, descriptor, loop.add_writer, loop.remove_writer)
 
 
 @contextlib.contextmanager
@@ -113,8 +114,8 @@ def _opened(path: Path, access: int) -> Iterator[int]:
     try:
         descriptor = os.open(path, access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # no process reads the FIFO
-            raise BrokenPipeError(error.errno, error.strerror, path) from None
+        if error.errno == errno.ENXIO:
+            raise BrokenPipeError(errno.EPIPE, "no process reads it", str(path)) from None
         raise
     try:
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
@@ -124,17 +125,18 @@ def _opened(path: Path, access: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-async def _until(
+async def _until_ready(
     seconds: float,
     descriptor: int,
-    add: Callable[..., None],
-    remove: Callable[[int], bool],
+    watch: Callable[[int, Callable[[], None]], None],
+    unwatch: Callable[[int], bool],
 ) -> None:
+    """Wait until a descriptor can be read or written, at most `seconds`."""
     ready = asyncio.Event()
-    add(descriptor, ready.set)
+    watch(descriptor, ready.set)
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await ready.wait()
     finally:
-        remove(descriptor)
+        unwatch(descriptor)

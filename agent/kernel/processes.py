@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from agent.domain.session import Process
@@ -24,35 +24,47 @@ _START_FIELD = 22
 
 def live_process(pid: int) -> Process | None:
     """The process with this id; None if there is none or it is a zombie. Reads /proc."""
-    fields = _status(pid)
+    _, fields = _status(pid)
     if not fields or fields[_STATE_FIELD - 3] in _DEAD:
         return None
     return Process(pid, int(fields[_START_FIELD - 3]))
 
 
+def name_of(process: Process) -> str | None:
+    """The name (`comm`) of a process; None if it is gone or a zombie. Reads /proc."""
+    name, fields = _status(process.pid)
+    if not _is(process, fields) or fields[_STATE_FIELD - 3] in _DEAD:
+        return None
+    return name
+
+
 def parent_of(process: Process) -> int | None:
     """The parent of a process; None if the process is gone. Reads /proc."""
-    fields = _status(process.pid)
-    if not fields or int(fields[_START_FIELD - 3]) != process.start_ticks:
-        return None
-    return int(fields[_PARENT_FIELD - 3])
+    _, fields = _status(process.pid)
+    return int(fields[_PARENT_FIELD - 3]) if _is(process, fields) else None
 
 
 def cpu_seconds(pid: int) -> float | None:
     """Processor seconds of a process and its threads; None if it is gone. Reads /proc."""
-    fields = _status(pid)
+    _, fields = _status(pid)
     if not fields:
         return None
     return (int(fields[_USER_FIELD - 3]) + int(fields[_SYSTEM_FIELD - 3])) / _TICKS_PER_SECOND
 
 
-def _status(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the third; empty if there is no such process."""
+def _status(pid: int) -> tuple[str, list[str]]:
+    """The name in /proc/<pid>/stat and its fields from the third; empty without such a process."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return []
-    return stat.rpartition(")")[2].split()  # a name may contain anything, even parentheses
+        return "", []
+    before, _, fields = stat.rpartition(")")  # a name may contain anything, even parentheses
+    return before.partition("(")[2], fields.split()
+
+
+def _is(process: Process, fields: Sequence[str]) -> bool:
+    """True unless the id has become that of another process, or of none."""
+    return bool(fields) and int(fields[_START_FIELD - 3]) == process.start_ticks
 
 
 def processes_of(container: str) -> list[Process]:

@@ -14,6 +14,7 @@ from typing import Any
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import LABEL_SESSION, Container, ContainerSpec, Start
 from agent.domain.session import Port, Process
+from agent.init import binary
 from agent.init.channel import FOLDER, make_channel
 from tests.contract.images import PAYLOAD, SAVE
 from tests.support.agent.samples import a_container_spec
@@ -93,6 +94,7 @@ class DockerStage:
     engine: DockerEngine
     images: Images
     agent_id: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex}")
+    init: Path = binary.PATH
 
     async def end(self, container: Container) -> None:
         _signal(container.process, signal.SIGUSR1)

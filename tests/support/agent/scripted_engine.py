@@ -59,6 +59,7 @@ class ScriptedEngine:
 
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "engine.sock"
+        self.channel = folder / ".init"  # The fixture makes it
         self.client: DockerEngine  # Set by the fixture
         self.seen: dict[str, int] = defaultdict(int)
         self.requests: list[web.BaseRequest] = []

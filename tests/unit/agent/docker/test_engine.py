@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,6 +17,7 @@ from agent.docker.calls import GENERAL_CALLS, RESERVED_CALLS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain import errors
 from agent.domain.engine import ContainerStatus
+from agent.init.channel import make_channel
 from agent.kernel.processes import live_process
 from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
@@ -34,20 +34,23 @@ from tests.support.agent.scripted_engine import (
 )
 
 SPEC = a_container_spec(image=IMAGE)
-Ask = Callable[[DockerEngine], Coroutine[Any, Any, Any]]
+Ask = Callable[[DockerEngine, Path], Coroutine[Any, Any, Any]]
+"""A call with a channel."""
 
 CHANGES: dict[str, tuple[str, Ask]] = {
-    "create": ("POST /containers/create", lambda engine: engine.create(SPEC)),
-    "start": ("POST /containers/x/start", lambda engine: engine.start("x")),
-    "kill": ("POST /containers/x/kill", lambda engine: engine.kill("x", "SIGTERM")),
-    "remove": ("DELETE /containers/x", lambda engine: engine.remove("x")),
+    "create": ("POST /containers/create", lambda engine, _: engine.create(SPEC)),
+    "start": ("POST /containers/x/start", lambda engine, channel: engine.start("x", channel)),
+    "kill": ("POST /containers/x/kill", lambda engine, _: engine.kill("x", "SIGTERM")),
+    "remove": ("DELETE /containers/x", lambda engine, _: engine.remove("x")),
 }
 READS: dict[str, tuple[str, Ask]] = {
-    "inspect": ("GET /containers/x/json", lambda engine: engine.inspect("x")),
-    "list": ("GET /containers/json", lambda engine: engine.list("agent-1")),
-    "images": ("GET /images/json", lambda engine: engine.images()),
-    "info": ("GET /info", lambda engine: engine.info()),
+    "inspect": ("GET /containers/x/json", lambda engine, _: engine.inspect("x")),
+    "list": ("GET /containers/json", lambda engine, _: engine.list("agent-1")),
+    "images": ("GET /images/json", lambda engine, _: engine.images()),
+    "info": ("GET /info", lambda engine, _: engine.info()),
 }
+RUNNING = inspected(Status="running", Pid=os.getpid())
+"""A container whose first process is no init: a start has nothing to wait for."""
 CALLS = CHANGES | READS
 
 
@@ -55,7 +58,7 @@ def startable(script: ScriptedEngine, *names: str) -> None:
     """Script a start that hangs until released, and the inspect that follows."""
     for name in names:
         script.answer(f"POST /containers/{name}/start", script.hang)
-        script.answer(f"GET /containers/{name}/json", says(CREATED))
+        script.answer(f"GET /containers/{name}/json", says(RUNNING))
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -63,7 +66,7 @@ async def test_engine_error_is_raised_and_measured_once(script: ScriptedEngine, 
     what, ask = CALLS[call]
     script.answer(what, refuses(500, "something broke"))
     with pytest.raises(errors.EngineError) as error:
-        await ask(script.client)
+        await ask(script.client, script.channel)
     assert str(error.value) == f"cannot {call}: something broke"
     value = script.client.metrics.registry.get_sample_value
     counted = {"call": call, "outcome": "engine_error"}
@@ -78,16 +81,18 @@ async def test_hanging_engine_leaves_outcome_unknown(script: ScriptedEngine, cal
     async with an_engine(script, Timeouts(create=0.2, start=0.2, kill=0.2, remove=0.2)) as engine:
         await engine.info()  # caches the facts
         with pytest.raises(errors.EngineTimeoutError) as error:
-            await ask(engine)
+            await ask(engine, script.channel)
     assert error.value.call == call
     assert script.seen[what] <= 1  # 0 if the request was cancelled before it was read
 
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_missing_socket_means_unavailable_engine(tmp_path: Path, call: str) -> None:
-    async with an_engine(ScriptedEngine(tmp_path)) as engine:
+    script = ScriptedEngine(tmp_path)
+    await asyncio.to_thread(make_channel, script.channel)
+    async with an_engine(script) as engine:
         with pytest.raises(errors.EngineUnavailableError, match="No such file"):
-            await CALLS[call][1](engine)
+            await CALLS[call][1](engine, script.channel)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -97,7 +102,7 @@ async def test_a_broken_connection(script: ScriptedEngine, call: str) -> None:
     # The outcome of a change is unknown; a read has simply failed.
     error = errors.EngineTimeoutError if call in CHANGES else errors.EngineUnavailableError
     with pytest.raises(error):
-        await ask(script.client)
+        await ask(script.client, script.channel)
 
 
 @pytest.mark.parametrize("body", [b'{"Id": "abc', b"", b"{}", b"[]", b"\xff"])
@@ -106,7 +111,7 @@ async def test_malformed_answer_leaves_it_unknown(script: ScriptedEngine, body: 
         what, ask = CALLS[call]
         script.answer(what, raw(body, status))
         with pytest.raises(errors.EngineTimeoutError if call in CHANGES else errors.EngineError):
-            await ask(script.client)
+            await ask(script.client, script.channel)
 
 
 async def test_answer_larger_than_any_list_is_not_read(
@@ -124,7 +129,7 @@ async def test_hanging_starts_do_not_block_kill(script: ScriptedEngine) -> None:
     names = [f"c{number}" for number in range(GENERAL_CALLS)]
     startable(script, *names)
     script.answer("POST /containers/y/kill", raw(b"", 204))
-    hanging = [asyncio.create_task(script.client.start(name)) for name in names]
+    hanging = [asyncio.create_task(script.client.start(name, script.channel)) for name in names]
     for name in names:
         await script.arrived(f"POST /containers/{name}/start")
     await script.client.kill("y", "SIGKILL")
@@ -135,7 +140,7 @@ async def test_hanging_starts_do_not_block_kill(script: ScriptedEngine) -> None:
 async def test_cancelled_call_keeps_its_slot_until_it_ends(script: ScriptedEngine) -> None:
     startable(script, "x")
     script.answer("DELETE /containers/x", raw(b"", 204))
-    starting = asyncio.create_task(script.client.start("x"))
+    starting = asyncio.create_task(script.client.start("x", script.channel))
     await script.arrived("POST /containers/x/start")
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -156,7 +161,7 @@ async def test_cancelled_call_keeps_its_slot_until_it_ends(script: ScriptedEngin
 async def test_waiting_for_a_slot_has_a_deadline(script: ScriptedEngine) -> None:
     startable(script, "x")
     async with an_engine(script, Timeouts(kill=0.1)) as engine:
-        starting = asyncio.create_task(engine.start("x"))
+        starting = asyncio.create_task(engine.start("x", script.channel))
         await script.arrived("POST /containers/x/start")
         with pytest.raises(errors.EngineTimeoutError):
             await engine.kill("x", "SIGKILL")
@@ -193,22 +198,41 @@ async def test_refuses_too_old_engine(script: ScriptedEngine) -> None:
 
 async def test_inspects_each_digest_until_it_is_accepted(script: ScriptedEngine) -> None:
     what = f"GET /images/{IMAGE}/json"
-    script.answer(what, says({"Config": {}}))
-    script.answer("POST /containers/create", says({"Id": "abc"}, 201))
+    script.answer(what, says({"Config": {"Volumes": {"/": {}}}}))
     for _ in range(2):
-        assert await script.client.create(replace(SPEC, args=("/game",))) == "abc"
-    assert script.seen[what] == 1
-    for _ in range(2):
-        with pytest.raises(errors.ImageCannotRunError, match="no command"):
-            await script.client.create(SPEC)
+        with pytest.raises(errors.ImageCannotRunError, match="a volume"):
+            await script.client.program(IMAGE, ["/game"])
+    assert script.seen[what] == 2
     script.answer(what, says(ACCEPTED))
     for _ in range(2):
-        assert await script.client.create(SPEC) == "abc"
-    assert script.seen[what] == 4
+        assert await script.client.program(IMAGE, ()) == ("/game",)
+    assert await script.client.program(IMAGE, ["/other"]) == ("/other",)
+    assert script.seen[what] == 3
     script.answer("GET /images/game:v1/json", says(ACCEPTED))
     for _ in range(2):
-        await script.client.create(replace(SPEC, image="game:v1"))
+        await script.client.program("game:v1", ())
     assert script.seen["GET /images/game:v1/json"] == 2
+
+
+async def test_program_of_a_missing_image_is_unknown(script: ScriptedEngine) -> None:
+    script.answer(f"GET /images/{IMAGE}/json", refuses(404, "as worded by any engine"))
+    with pytest.raises(errors.ImageMissingError) as error:
+        await script.client.program(IMAGE, ())
+    assert error.value.image == IMAGE
+
+
+async def test_remembers_programs_of_a_limited_number_of_images(
+    script: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.docker.engine.MOST_PROGRAMS", 2)
+    images = [f"registry.test/game@sha256:{digit * 64}" for digit in ("1", "2", "3")]
+    for image in images:
+        script.answer(f"GET /images/{image}/json", says(ACCEPTED))
+        await script.client.program(image, ())
+    for image in reversed(images):
+        await script.client.program(image, ())
+    asked = [script.seen[f"GET /images/{image}/json"] for image in images]
+    assert asked == [2, 1, 1]
 
 
 async def test_creates_network_if_default_bridge_does_not_isolate(script: ScriptedEngine) -> None:
@@ -232,12 +256,12 @@ async def test_creates_network_if_default_bridge_does_not_isolate(script: Script
     # If the network is removed, the next container creates it again.
     script.answer("POST /containers/x/start", refuses(404, "as worded by any engine"))
     with pytest.raises(errors.ContainerGoneError):
-        await script.client.start("x")
+        await script.client.start("x", script.channel)
     script.answer("GET /containers/x/json", says(CREATED))
     await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 1
     with pytest.raises(errors.EngineError, match="as worded by any engine"):
-        await script.client.start("x")
+        await script.client.start("x", script.channel)
     await script.client.create(SPEC)
     assert script.seen["POST /networks/create"] == 2
 

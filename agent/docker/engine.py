@@ -28,7 +28,7 @@ from agent.docker.answers import (
 )
 from agent.docker.bodies import body_of, message_of, translated
 from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
-from agent.docker.container_config import container_config
+from agent.docker.container_config import INIT, container_config
 from agent.docker.engine_streams import DockerStreams
 from agent.docker.errors import (
     Call,
@@ -82,6 +82,7 @@ Work = Callable[[EngineFacts], Coroutine[Any, Any, T]]
 
 _STATUS_THREADS = 2  # For files of /proc, which are read at once
 MOST_PROGRAMS = 200  # Images whose program is remembered; each has up to 64 KiB
+_MAX_CAUSE = 300
 _NOTICE_TRIES = 200
 _NOTICE_SECONDS = 0.01
 """2 s for the engine to notice the end of an init; usually 0.1 s."""
@@ -421,9 +422,10 @@ class DockerEngine(DockerStreams):
                 break
             await asyncio.sleep(_NOTICE_SECONDS)
             found = await self._inspect(call, seconds)
-        async with self.logs(found.container, tail=1) as pieces:
-            said = b"".join([piece.data async for some in pieces for piece in some])
-        return f"its init ended with {found.exit_code}: {said.decode(errors='replace')[:300]!r}"
+        async with self.logs(found.container, tail=1) as answer:
+            last = b"".join([piece.data async for pieces in answer for piece in pieces])
+        cause = f": {last.decode(errors='replace').strip()}" if INIT.encode() in last else ""
+        return f"its init ended with {found.exit_code}{cause}"[:_MAX_CAUSE]
 
     async def _find_out(self) -> EngineFacts:
         call = Call("info")

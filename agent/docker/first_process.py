@@ -6,6 +6,7 @@ early and say why a program was not executed.
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -170,7 +171,7 @@ def error_of_refusal(refusal: Refused, program: str) -> AgentError:
     """Convert an init's report that it could not execute a program."""
     error = os.strerror(refusal.errno)
     text = _NOT_EXECUTED.get(refusal.cause)
-    if text is None:
+    if text is None or refusal.errno == errno.EINTR:  # it was stopped before
         return _failed(f"{refusal.cause.value}: {error}")
     return ImageCannotRunError(text.format(program=_shown(program), error=error))
 

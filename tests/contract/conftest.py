@@ -24,7 +24,9 @@ def images(docker_engine: Path, registry: Registry) -> Iterator[Images]:
     where = (docker_engine, registry.address)
     yield Images(
         runs=pushed(*where, "contract"),
-        no_user=pushed(*where, "contract-user", "nobody-of-this-name"),
+        no_user=pushed(*where, "contract-user", User="nobody-of-this-name"),
+        bare=pushed(*where, "contract-bare", Entrypoint=None),
+        command=pushed(*where, "contract-command", Cmd=["silent"]),
         absent=pushed(*where, "contract-pull"),
     )
     remove_traces(docker_engine, registry.address)
@@ -39,7 +41,18 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         made = FakeStage(tmp_path)
     else:
         socket: Path = request.getfixturevalue("docker_engine")
-        made = DockerStage(tmp_path, DockerEngine(str(socket)), request.getfixturevalue("images"))
+        images = request.getfixturevalue("images")
+        made = DockerStage(tmp_path, DockerEngine(str(socket)), images, socket)
+    async with contextlib.asynccontextmanager(cleared)(made):
+        yield made
+
+
+@pytest.fixture
+async def docker_stage(
+    tmp_path: Path, docker_engine: Path, images: Images
+) -> AsyncIterator[DockerStage]:
+    """The stage of tests over Docker alone."""
+    made = DockerStage(tmp_path, DockerEngine(str(docker_engine)), images, docker_engine)
     async with contextlib.asynccontextmanager(cleared)(made):
         yield made
 

@@ -11,12 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import docker
+
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import LABEL_SESSION, Container, ContainerSpec, Start
+from agent.domain.engine import (
+    LABEL_SESSION,
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    Start,
+)
 from agent.domain.session import Port, Process
 from agent.init import binary
 from agent.init.channel import FOLDER, make_channel
-from tests.contract.images import PAYLOAD, SAVE
+from tests.contract.images import PAYLOAD, REFUSED, SAVE
 from tests.support.agent.samples import a_container_spec
 from tests.support.fakes import FakeEngine
 from tests.support.harness import free_port
@@ -28,10 +36,15 @@ EXIT_CODE = 3  # Of a program that is asked to end
 
 @dataclass(frozen=True)
 class Images:
-    """References by digest; `absent` is only in the registry, `unknown` nowhere."""
+    """References by digest; `absent` is only in the registry, `unknown` nowhere.
+
+    The entry point of all is /program, except that `bare` has none. Only `command` has a command.
+    """
 
     runs: str
     no_user: str
+    bare: str
+    command: str
     absent: str
 
     @property
@@ -48,6 +61,8 @@ class FakeStage:
     images: Images = Images(
         runs=f"registry.test/runs@sha256:{'1' * 64}",
         no_user=f"registry.test/cannot@sha256:{'2' * 64}",
+        bare=f"registry.test/bare@sha256:{'4' * 64}",
+        command=f"registry.test/command@sha256:{'5' * 64}",
         absent=f"registry.test/absent@sha256:{'3' * 64}",
     )
     agent_id: str = "agent-1"
@@ -55,8 +70,14 @@ class FakeStage:
 
     def __post_init__(self) -> None:
         self.engine.binds_at_once = False  # nor does the program on Docker
-        for image in (self.images.runs, self.images.no_user):
+        images = self.images
+        for image in (images.runs, images.no_user, images.bare, images.command):
             self.engine.add_image(image)
+            self.engine.programs[image] = (("/program",), ())
+        self.engine.programs[images.bare] = ((), ())
+        self.engine.programs[images.command] = (("/program",), ("silent",))
+        for program, (cause, exit_code) in REFUSED.items():
+            self.engine.cannot_execute[program] = (f"{program}: {cause}", exit_code)
         self.engine.cannot_start.add(self.images.no_user)
         self.engine.registry.add(self.images.absent)
 
@@ -76,6 +97,15 @@ class FakeStage:
         """Return when the program has written `ready` in `runs` runs of its container."""
         self.engine.write_log(container.container, b"ready\n")
 
+    async def executed(self, container: Container) -> tuple[list[str], dict[str, str]]:
+        """The arguments and the variables of the program that runs."""
+        [held] = [each for each in self.engine.all if each.id == container.container]
+        return list(held.starts[-1].program), dict(held.starts[-1].env)
+
+    async def restart(self, container: Container) -> None:
+        """Restart a container as another user of the engine does."""
+        self.engine.start_from_outside(container.container)
+
     async def write_file(self, container: Container, size: int) -> None:
         self.engine.write_files(container.container, size)
 
@@ -93,6 +123,7 @@ class DockerStage:
     folder: Path
     engine: DockerEngine
     images: Images
+    socket: Path
     agent_id: str = field(default_factory=lambda: f"contract-{uuid.uuid4().hex}")
     init: Path = binary.PATH
 
@@ -115,6 +146,13 @@ class DockerStage:
                     return
         raise AssertionError(f"it ended with {seen!r}")
 
+    async def executed(self, container: Container) -> tuple[list[str], dict[str, str]]:
+        assert container.process is not None
+        return await asyncio.to_thread(_executed_by, container.process.pid)
+
+    async def restart(self, container: Container) -> None:
+        await asyncio.to_thread(_restart, self.socket, container.container)
+
     async def write_file(self, container: Container, size: int) -> None:
         assert container.process is not None
         path = Path(f"/proc/{container.process.pid}/root/written")
@@ -130,6 +168,20 @@ class DockerStage:
             if protocol is Protocol.TCP:
                 other.listen()
             yield other.getsockname()[1]
+
+
+def _executed_by(init: int) -> tuple[list[str], dict[str, str]]:
+    """The arguments and the variables of the only child of an init."""
+    process = Path("/proc")
+    child = process / Path(f"/proc/{init}/task/{init}/children").read_text().strip()
+    arguments = (child / "cmdline").read_text().split("\0")[:-1]
+    variables = (child / "environ").read_text().split("\0")[:-1]
+    return arguments, dict(variable.split("=", 1) for variable in variables)
+
+
+def _restart(socket: Path, container: str) -> None:
+    with contextlib.closing(docker.DockerClient(f"unix://{socket}", timeout=60)) as client:
+        client.containers.get(container).restart(timeout=10)
 
 
 def _signal(process: Process | None, number: signal.Signals) -> None:
@@ -188,8 +240,8 @@ async def waiting(stage: Stage, **changes: object) -> Container:
 
 
 async def hand_over(stage: Stage, container: Container, *args: str, **more: Any) -> None:
-    """Make a container that waits execute the program of the plain image."""
-    program = ("/program", *args)
+    """Make a container that waits execute a program, by default that of the images."""
+    program = (more.pop("program", "/program"), *args)
     message = Start(program, more.pop("env", {}), **more)
     await stage.engine.hand_over(container, channel_of(stage, container), message)
 
@@ -203,6 +255,27 @@ async def running(stage: Stage, *args: str, **changes: object) -> Container:
     found = await stage.engine.inspect(container.container)
     await stage.ready(found)
     return found
+
+
+async def ended(stage: Stage, container: Container) -> Container:
+    """The container once its process is gone and the engine has seen so."""
+    assert container.process is not None
+    await stage.engine.wait_end(container.process)
+    found = await stage.engine.inspect(container.container)
+    while found.status is ContainerStatus.RUNNING:
+        found = await stage.engine.inspect(container.container)
+    return found
+
+
+async def stopped(stage: Stage, container: Container) -> Container:
+    """The container after the end of its program."""
+    await stage.end(container)
+    return await ended(stage, container)
+
+
+async def log_of(stage: Stage, container: Container, **options: object) -> bytes:
+    async with stage.engine.logs(container.container, **options) as answer:  # type: ignore[arg-type]  # names are checked
+        return b"".join([piece.data async for pieces in answer for piece in pieces])
 
 
 async def cleared(stage: Stage) -> AsyncIterator[Stage]:

@@ -26,38 +26,20 @@ from tests.contract.stages import (
     Stage,
     channel_of,
     created,
+    ended,
     hand_over,
+    log_of,
     port,
     running,
     spec,
     start,
+    stopped,
     waiting,
 )
 from tiltyard.contract import NetworkMode, Protocol, Resources
 
 NOBODY = "tiltyard-nonesuch"
 OTHER_AGENT = "somebody-else"
-
-
-async def ended(stage: Stage, container: Container) -> Container:
-    """The container once its process is gone and the engine has seen so."""
-    assert container.process is not None
-    await stage.engine.wait_end(container.process)
-    found = await stage.engine.inspect(container.container)
-    while found.status is ContainerStatus.RUNNING:
-        found = await stage.engine.inspect(container.container)
-    return found
-
-
-async def stopped(stage: Stage, container: Container) -> Container:
-    """The container after the end of its program."""
-    await stage.end(container)
-    return await ended(stage, container)
-
-
-async def log_of(stage: Stage, container: Container, **options: object) -> bytes:
-    async with stage.engine.logs(container.container, **options) as answer:  # type: ignore[arg-type]  # names are checked
-        return b"".join([piece.data async for pieces in answer for piece in pieces])
 
 
 async def spoken(stage: Stage, container: Container) -> list[LogPiece]:

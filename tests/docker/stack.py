@@ -163,6 +163,14 @@ def play_round(made: Mapping[str, Any], patience: float = ANSWERS_WITHIN) -> Non
     udp_round_trip(made["host"], udp_port_of(made), patience)
 
 
+def environment_of(container: Any) -> dict[str, str]:
+    """The variables of the program in a container: of its init's only child."""
+    pid = container.attrs["State"]["Pid"]
+    child = Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
+    entries = Path(f"/proc/{child}/environ").read_text().split("\0")[:-1]
+    return dict(entry.split("=", 1) for entry in entries)
+
+
 def eventually(true: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
     """Wait for a condition; TimeoutError after this number of seconds."""
     wait_until(true, what, patience)

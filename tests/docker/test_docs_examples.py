@@ -15,7 +15,7 @@ import pytest
 
 from tests.demo_game import UDP_PORT, Image
 from tests.docker.operated_host import run
-from tests.docker.stack import Stack, a_stack, eventually
+from tests.docker.stack import Stack, a_stack, environment_of, eventually
 from tests.support.deployment import REGION, REGISTRY_NAME, application
 from tests.support.doc_examples import ROOT, examples
 
@@ -172,7 +172,7 @@ def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
         container for container in stack.containers().values() if container.status == "running"
     ]
     [container] = running
-    variables = dict(entry.split("=", 1) for entry in container.attrs["Config"]["Env"])
+    variables = environment_of(container)
     ours = {name for name in variables if name.startswith("TILTYARD_")}
     assert ours == {f"TILTYARD_{name}" for name in shown}
     for name in shown:

@@ -28,6 +28,12 @@ SOURCE = Path(__file__).with_name("inmate.c")
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 64 * 2**20
 """The memory limit of `Agent.play`, which also limits to one core and reserves 0.01."""
+READ_ONLY = (
+    "/run/tiltyard/new",
+    "/run/tiltyard/session.json",
+    "/run/tiltyard-init",
+    "/proc/sys/kernel/hostname",
+)
 HOSTILE: dict[str, object] = {
     "Labels": {
         "io.tiltyard.agent": "other",
@@ -156,13 +162,15 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
         "write",
         "/run/tiltyard/session.json",
         "write",
+        "/run/tiltyard-init",
+        "write",
         "/proc/sys/kernel/hostname",
     )
     seen = prison.observed(session)
-    assert seen["list /run"] == ["40755 tiltyard"]
+    assert sorted(seen["list /run"]) == ["100755 tiltyard-init", "40755 tiltyard"]
     assert seen["list /run/tiltyard"] == ["100644 session.json"]
     assert json.loads(seen["show /run/tiltyard/session.json"][0])["id"] == session.internal_id
-    for path in ("/run/tiltyard/new", "/run/tiltyard/session.json", "/proc/sys/kernel/hostname"):
+    for path in READ_ONLY:
         assert seen[f"write {path}"] == ["Read-only file system"]
     assert "docker.sock" not in str(seen)
     assert other.internal_id not in str(seen)
@@ -182,8 +190,10 @@ def test_container_sees_only_its_own_folder(prison: Prison) -> None:
     source, options = mounted.pop("/run/tiltyard")
     assert source.endswith(f"/sessions/{session.internal_id}/public")
     assert options == "ro"
-    files = {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/sbin/docker-init"}
-    assert set(mounted) == {"/", *files}
+    source, options = mounted.pop("/run/tiltyard-init")
+    assert str(prison.agent.state_dir / "init") in source
+    assert options == "ro"
+    assert set(mounted) == {"/", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
     assert groups == {"ro"}  # with cgroup v1 they are in a tmpfs, which runc 1.1 leaves writable
     modes = [path.stat().st_mode & 0o777 for path in (folder.parent, folder, folder / "public")]
     assert modes == [0o700, 0o700, 0o755]
@@ -311,6 +321,7 @@ def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     "settings",
     [
         {"Volumes": {"/run/tiltyard/new": {}}},
+        {"Volumes": {"/run/tiltyard-init": {}}},
         {"Volumes": {"/proc/self": {}}},
         pytest.param(
             {

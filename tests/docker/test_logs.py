@@ -13,9 +13,11 @@ import pytest
 
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import LOG_BYTES, LogPiece
+from agent.domain.engine import LOG_BYTES, LogPiece, Start
 from agent.domain.errors import EngineError, LogGoneError
 from agent.domain.session import Process, Session
+from agent.init import binary
+from agent.init.channel import FOLDER, make_channel
 from agent.kernel.clock import SystemHostClock
 from agent.logs import follower as log_follower
 from agent.logs import reading as logs
@@ -126,18 +128,21 @@ async def playing(
     engine: DockerEngine, image: str, folder: Path, *args: str
 ) -> AsyncIterator[Game]:
     session = a_session()
+    channel = folder / FOLDER
+    await asyncio.to_thread(make_channel, channel)
     container = await engine.create(
         a_container_spec(
             internal_id=session.internal_id,
             agent_id="logs",
             image=image,
-            args=args,
+            init=str(binary.PATH),
             public_dir=str(folder),
         )
     )
     try:
-        await engine.start(container)
-        process = (await engine.inspect(container)).process
+        found = await engine.start(container, channel)
+        await engine.hand_over(found, channel, Start(await engine.program(image, args), {}))
+        process = found.process
         yield Game(
             engine,
             dataclasses.replace(

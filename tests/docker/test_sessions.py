@@ -8,7 +8,14 @@ import pytest
 
 from tests.demo_game import TCP_PORT, UDP_PORT
 from tests.demo_game.player import saved, tcp_greeting, udp_round_trip
-from tests.docker.stack import PATIENCE, Stack, eventually, play_round, udp_port_of
+from tests.docker.stack import (
+    PATIENCE,
+    Stack,
+    environment_of,
+    eventually,
+    play_round,
+    udp_port_of,
+)
 from tests.support.deployment import APPLICATION, REGION
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
@@ -24,7 +31,7 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
     assert tcp_greeting(made["host"], ports["tcp", TCP_PORT]) == "demo game match / 1 ü"
 
     [container] = stack.containers().values()
-    environment = dict(entry.split("=", 1) for entry in container.attrs["Config"]["Env"])
+    environment = environment_of(container)
     assert environment["WHERE"] == made["host"]
     assert environment[f"TILTYARD_PORT_UDP_{UDP_PORT}"] == str(ports["udp", UDP_PORT])
 

@@ -275,11 +275,11 @@ class FakeEngine(FakeCalls):
                 cause, exit_code = refusal
                 self.end(held.id, exit_code, reports=False)
                 raise errors.ImageCannotRunError(cause)
-            self._execute(held)
+            self._execute(held, in_place=start.in_place)
 
-    def _execute(self, held: FakeContainer) -> None:
-        if held.spec.init:
-            held.init = InitState.RUNNING
+    def _execute(self, held: FakeContainer, *, in_place: bool = False) -> None:
+        is_child = held.spec.init and not in_place
+        held.init = InitState.RUNNING if is_child else InitState.UNKNOWN
         held.bound = self.binds_at_once
         self.executed[held.id] += 1
 
@@ -298,7 +298,6 @@ class FakeEngine(FakeCalls):
         held.bound = False
         self._ends[held.process] = asyncio.get_running_loop().create_future()
         if not held.spec.init:
-            held.init = InitState.UNKNOWN
             self._execute(held)
         self._notify(held)
         return held.described()

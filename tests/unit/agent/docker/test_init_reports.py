@@ -1,6 +1,7 @@
 """What the real init program reports: refusals and ends."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -84,6 +85,10 @@ class TestRefusals:
     def test_arguments_do_not_make_it_long(self) -> None:
         error = error_of_refusal(Refused(2, Cause.MISSING), "x" * 100_000)
         assert len(str(error)) < 300
+
+    def test_an_init_that_was_stopped_is_nobodys_mistake(self) -> None:
+        error = error_of_refusal(Refused(errno.EINTR, Cause.OTHER), "/game")
+        assert isinstance(error, HandOverFailedError)
 
     @pytest.mark.parametrize("cause", Cause)
     def test_only_image_and_request_are_blamed(self, cause: Cause) -> None:

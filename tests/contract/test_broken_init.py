@@ -1,0 +1,70 @@
+"""Containers whose init cannot begin, which is no fault of their image."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.domain.engine import InitState
+from agent.domain.errors import EngineError
+from agent.init import binary
+from tests.contract.images import foreign
+from tests.contract.stages import DockerStage, created, start
+
+pytestmark = [pytest.mark.docker, pytest.mark.registry]
+
+
+def not_executable(path: Path) -> None:
+    shutil.copy(binary.PATH, path)
+    path.chmod(0o644)
+
+
+def of_another_machine(path: Path) -> None:
+    path.write_bytes(foreign(binary.PATH.read_bytes()))
+    path.chmod(0o755)
+
+
+def dynamic(path: Path) -> None:
+    """A program that needs what no image has."""
+    shutil.copy("/bin/false", path)
+
+
+BROKEN: dict[Callable[[Path], None], str] = {
+    not_executable: 'exec: "/run/tiltyard-init": permission denied',
+    of_another_machine: "its init ended with 1: exec /run/tiltyard-init: exec format error",
+    dynamic: "its init ended with 1: exec /run/tiltyard-init: no such file or directory",
+}
+
+
+@pytest.mark.parametrize("make", BROKEN)
+async def test_init_that_cannot_be_executed_is_named(
+    docker_stage: DockerStage, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    init = tmp_path / "init"
+    await asyncio.to_thread(make, init)
+    container = await created(docker_stage, init=str(init))
+    with pytest.raises(EngineError) as error:
+        await start(docker_stage, container)
+    assert BROKEN[make] in str(error.value)
+    found = await docker_stage.engine.inspect(container.container)
+    assert found.init is InitState.UNKNOWN
+    assert not found.is_running
+
+
+async def test_init_that_has_gone_is_named(docker_stage: DockerStage, tmp_path: Path) -> None:
+    init = tmp_path / "init"
+    await asyncio.to_thread(shutil.copy, binary.PATH, init)
+    container = await created(docker_stage, init=str(init))
+    await asyncio.to_thread(init.unlink)
+    with pytest.raises(EngineError, match=f"{init}"):
+        await start(docker_stage, container)
+
+
+async def test_channel_that_has_gone_is_named(docker_stage: DockerStage) -> None:
+    container = await created(docker_stage)
+    nowhere = docker_stage.folder / "none"
+    with pytest.raises(EngineError, match=r"its channel cannot be opened: .*No such file"):
+        await docker_stage.engine.start(container.container, nowhere)
+    assert (await docker_stage.engine.inspect(container.container)).process is None

@@ -1,16 +1,21 @@
-"""The environment of a container: injected variables and the caller's. Pure."""
+"""What a program is executed with: its arguments, injected variables and the caller's. Pure.
+
+The kernel executes no program whose strings are too long. The limits here add up to less than its
+2 MiB, pointers and what an image itself can have included: 147 KiB at most (`why_refused`).
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import Port
 from tiltyard.contract import PortRequest
 
-MAX_VARIABLE_BYTES = 128 * 1024 - 1
-"""The kernel's limit for `NAME=value` without its NUL; with more no process starts."""
+MAX_STRING_BYTES = 128 * 1024 - 1
+"""The kernel's limit for an argument or `NAME=value` without its NUL."""
 
 MAX_ENVIRONMENT_BYTES = 1024 * 1024  # Limit of all variables together, expanded
+MAX_ARGUMENTS_BYTES = 512 * 1024  # Limit of all arguments together
 
 
 def injected_environment(
@@ -44,13 +49,25 @@ def check_environment(caller: Mapping[str, str], injected: Mapping[str, str]) ->
         size = _size(name) + 1 + _size(value)
         for found in references.finditer(value):
             size += longer[found[1] or found[2]] - len(found[0])
-        if size > MAX_VARIABLE_BYTES:
+        if size > MAX_STRING_BYTES:
             raise InvalidArgumentError(
-                "env", f"{name:.64} has more than {MAX_VARIABLE_BYTES} bytes after expansion"
+                "env", f"{name:.64} has more than {MAX_STRING_BYTES} bytes after expansion"
             )
         total += size
     if total > MAX_ENVIRONMENT_BYTES:
         raise InvalidArgumentError("env", f"it has more than {MAX_ENVIRONMENT_BYTES} bytes in all")
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Check the caller's arguments; raises InvalidArgumentError if they exceed a limit."""
+    sizes = [_size(argument) for argument in arguments]
+    for number, size in enumerate(sizes, start=1):
+        if size > MAX_STRING_BYTES:
+            raise InvalidArgumentError(
+                "args", f"number {number} has more than {MAX_STRING_BYTES} bytes"
+            )
+    if sum(sizes) > MAX_ARGUMENTS_BYTES:
+        raise InvalidArgumentError("args", f"it has more than {MAX_ARGUMENTS_BYTES} bytes in all")
 
 
 def container_environment(

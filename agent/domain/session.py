@@ -140,7 +140,8 @@ class Session:
     `log_sealed` is true while the host has its log, `log_damaged` if a part of it could not be
     read. `kept_since` is the time of its end, a
     `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
-    until it has a `claim`.
+    until it has a `claim`. `program` is what its containers execute, entry point and arguments:
+    resolved once, empty if it was lost with the record.
     """
 
     internal_id: str
@@ -177,6 +178,7 @@ class Session:
     standby: Standby | None = None
     claim: Claim | None = None
     log_damaged: bool = False
+    program: tuple[str, ...] = ()
 
     @property
     def holds_reservation(self) -> bool:

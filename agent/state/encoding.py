@@ -17,7 +17,8 @@ SESSIONS = TypeAdapter(Session)  # The content of record.json
 
 def encode_label(session: Session) -> str:
     """The record for the container's label, without secrets."""
-    return SESSIONS.dump_json(session.with_changes(spec=session.spec.without_secrets)).decode()
+    public = session.with_changes(spec=session.spec.without_secrets, program=())
+    return SESSIONS.dump_json(public).decode()
 
 
 def decode_label(labels: Mapping[str, str]) -> Session:

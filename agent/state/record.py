@@ -11,6 +11,7 @@
         log                      its output, once sealed
         public/                  0755, mounted at /run/tiltyard in the container
           session.json           0644, the game's view of its session
+          .init/                 FIFOs to and from its init, see `init.channel`
         stopped-<reason>         empty: the session was stopped while the disk was full
       pools/<pool id>.json       the latest order of each warm pool
       tombstones/<internal id>   stops that arrived before their start, see `tombstones`
@@ -37,6 +38,7 @@ from pydantic import TypeAdapter
 from agent.domain.errors import DiskFullError
 from agent.domain.pools import WarmPool
 from agent.domain.session import Drain, Session
+from agent.init.channel import FOLDER, make_channel
 from agent.state import state_format
 from agent.state.claims_journal import ClaimsJournal
 from agent.state.encoding import SESSIONS, decode_claims, newest, public_view
@@ -100,6 +102,10 @@ class Records:
         """The folder that is mounted in the container."""
         return self.directory(internal_id) / "public"
 
+    def channel(self, internal_id: str) -> Path:
+        """The folder of the FIFOs between the agent and the container's init."""
+        return self.public_dir(internal_id) / FOLDER
+
     def log_path(self, internal_id: str) -> Path:
         """The sealed log."""
         return self.directory(internal_id) / "log"
@@ -154,6 +160,12 @@ class Records:
     async def create(self, session: Session, drain: Drain) -> None:
         """Create a session's directory and first record, durable after `flush`."""
         await self.run(self._create, session, drain)
+
+    async def repair_channel(self, internal_id: str) -> None:
+        """Create the parts of a session's channel that are missing, as after a power cut."""
+        channel = self.channel(internal_id)
+        with disk(channel):
+            await self.run(make_channel, channel)
 
     async def flush(self, internal_id: str) -> None:
         """Make a session's record and directory durable."""
@@ -265,6 +277,7 @@ class Records:
             public = self.public_dir(session.internal_id)
             public.mkdir(exist_ok=True)
             public.chmod(0o755)
+            make_channel(self.channel(session.internal_id))
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
             write(directory / "record.json", SESSIONS.dump_json(session), 0o600, durable=False)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tiltyard.runtime.atomic_file import write
 
-FORMAT = 1  # Version of the state directory and of container labels; absent is 1
+FORMAT = 2  # Version of the state directory and of container labels; absent is 1
 FILE = "format"  # Its file in the state directory
 
 

@@ -24,7 +24,7 @@ from agent.rpc.signing import check
 from agent.state.drain import DrainOrder
 from agent.state.encoding import SESSIONS
 from agent.state.record import Records
-from agent.state.state_format import NewerStateError
+from agent.state.state_format import FORMAT, NewerStateError
 from tests.agent.test_doctor import run
 from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
 from tests.faults.memory_host import assert_survived
@@ -116,7 +116,7 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
             record=label if session.internal_id == RUNNING else "",
         )
         name = await engine.create(spec)
-        await engine.start(name)
+        engine.start_from_outside(name)
         if session.internal_id in {RESTARTING, ENDED}:
             engine.end(name, 139)
 
@@ -182,7 +182,7 @@ def newer(tmp_path: Path) -> Path:
     shutil.copytree(FORMATS / "1" / "state", state)
     (state / "spool").mkdir(exist_ok=True)
     (state / "spool" / "artifact").touch()
-    (state / "format").write_text("2\n")
+    (state / "format").write_text(f"{FORMAT + 1}\n")
     return state
 
 
@@ -221,7 +221,7 @@ async def test_start_writes_state_format(tmp_path: Path, text: str | None) -> No
         path.write_text(text)
     records = Records(tmp_path / "state")
     await records.open()
-    assert path.read_text() == "1\n"
+    assert path.read_text() == f"{FORMAT}\n"
     sessions, damaged = await records.load()
     assert RUNNING in {session.internal_id for session in sessions}
     assert damaged == []

@@ -14,6 +14,7 @@ from typing import Any
 from agent.domain.engine import LABEL_RECORD, container_name
 from agent.domain.errors import SessionNotFoundError
 from agent.domain.session import Claim
+from agent.init.channel import FOLDER
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import make_request
 from agent.state.drain import DrainOrder
@@ -93,7 +94,8 @@ def _keep(made: Path, folder: Path) -> None:
             shutil.rmtree(left)
         else:
             left.unlink()
-    shutil.copytree(made / "state", folder / "state")
+    no_fifos = shutil.ignore_patterns(FOLDER)
+    shutil.copytree(made / "state", folder / "state", ignore=no_fifos)
     shutil.copy(made / LABEL, folder / LABEL)
 
 

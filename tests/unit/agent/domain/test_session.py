@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.domain import environment
-from agent.domain.environment import check_environment, container_environment, injected_environment
+from agent.domain.environment import (
+    check_arguments,
+    check_environment,
+    container_environment,
+    injected_environment,
+)
 from agent.domain.errors import InvalidArgumentError
 from agent.domain.session import TRANSITIONS, Port
 from tests.support.agent.samples import a_session
@@ -114,7 +119,35 @@ def test_limits_count_expanded_values(caller: dict[str, str], most: int, most_in
     }
     fits = sum(sizes.values()) <= most_in_all and all(sizes[name] <= most for name in caller)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(environment, "MAX_VARIABLE_BYTES", most)
+        patch.setattr(environment, "MAX_STRING_BYTES", most)
         patch.setattr(environment, "MAX_ENVIRONMENT_BYTES", most_in_all)
         with nullcontext() if fits else pytest.raises(InvalidArgumentError):
             check_environment(caller, injected)
+
+
+LONGEST = "é" * (64 * 1024 - 1) + "x"  # 128 KiB without one byte
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        [LONGEST],
+        [LONGEST] * 4,  # 512 KiB without four bytes
+        ["x"] * 1000,
+    ],
+)
+def test_accepts_arguments_that_the_kernel_executes(arguments: list[str]) -> None:
+    check_arguments(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["", LONGEST + "x"], "number 2 has more than 131071 bytes"),
+        ([LONGEST] * 4 + ["xxxxx"], "it has more than 524288 bytes in all"),
+    ],
+)
+def test_rejects_arguments_that_are_too_long(arguments: list[str], cause: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^cannot accept args: {cause}$"):
+        check_arguments(arguments)

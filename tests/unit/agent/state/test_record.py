@@ -35,6 +35,7 @@ def test_record_round_trip() -> None:
         deadline=Deadline(1.5, "boot", 2.5),
         exit_code=137,
         end_reason=EndReason.OOM,
+        program=("/game", "--map", "ü"),
     )
     for session in (a_session(), ended):
         assert SESSIONS.validate_json(SESSIONS.dump_json(session)) == session
@@ -48,7 +49,7 @@ def test_rejects_damaged_record(damaged: bytes) -> None:
 
 def test_label_has_neither_arguments_nor_environment() -> None:
     spec = a_spec(args=("--key=canary",), env={"SECRET": "canary"})
-    label = encode_label(a_session(spec=spec))
+    label = encode_label(a_session(spec=spec, program=("/game", "--key=canary")))
     assert "canary" not in label
     assert SESSIONS.validate_json(label.encode()).spec.identity == spec.identity
 
@@ -83,6 +84,46 @@ async def test_two_agents_cannot_share_a_directory(records: Records, tmp_path: P
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_channel_can_be_used_by_any_user_of_the_container(records: Records) -> None:
+    session = a_session()
+    umask = os.umask(0o077)
+    try:
+        await records.create(session, Drain())
+    finally:
+        os.umask(umask)
+    channel = records.channel(session.internal_id)
+    assert channel == records.public_dir(session.internal_id) / ".init"
+    assert mode_of(channel) == 0o755
+    assert sorted(path.name for path in channel.iterdir()) == ["report", "start"]
+    assert (channel / "start").is_fifo()
+    assert mode_of(channel / "start") == 0o644
+    assert (channel / "report").is_fifo()
+    assert mode_of(channel / "report") == 0o666
+
+
+@pytest.mark.parametrize("lost", ["folder", "fifo"])
+async def test_channel_that_a_power_cut_has_lost_is_made_again(
+    records: Records, lost: str
+) -> None:
+    session = a_session()
+    await records.create(session, Drain())
+    channel = records.channel(session.internal_id)
+    kept = (channel / "report").stat().st_ino
+    (channel / "start").unlink()
+    if lost == "folder":
+        (channel / "report").unlink()
+        channel.rmdir()
+    await records.repair_channel(session.internal_id)
+    assert (channel / "start").is_fifo()
+    assert (channel / "report").is_fifo()
+    assert lost == "folder" or (channel / "report").stat().st_ino == kept
+
+
+async def test_channel_without_room_on_the_disk_is_an_error(records: Records) -> None:
+    with pytest.raises(DiskFullError):
+        await records.repair_channel(an_id())  # there is no folder for it
 
 
 async def test_directories_are_private_except_the_public_one(records: Records) -> None:

@@ -1,0 +1,87 @@
+"""The end of a run: which source counts for its time and its exit code. Pure.
+
+| of the end | first | else | else | else |
+|---|---|---|---|---|
+| time | pidfd: this agent saw the process end | init's report | the engine | now |
+| exit code | the engine, if it recorded the run undisturbed | init's report | unknown | |
+| out of memory | the engine, or the kernel with the exit code of SIGKILL | no | | |
+
+An engine that was restarted at the end of a run, or missed it, makes exit codes up. A report comes
+from inside the container, whose game may write what it likes: it counts only for its own session,
+and only with a time within the run.
+"""
+
+from dataclasses import dataclass
+from signal import SIGKILL
+
+from agent.domain.engine import Container, ContainerStatus, ReportedEnd
+from agent.domain.history import signal_of
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What each source has about the end of a run; times are Unix time.
+
+    `seen`: when this agent saw the process end; None if it has ended unobserved. `engine`: the
+    container afterwards, None if it is gone. `disturbed`: the engine was away between the end and
+    its answer. `oom_kills`: the kernel's count in the run's control group.
+    """
+
+    seen: float | None = None
+    reported: ReportedEnd | None = None
+    engine: Container | None = None
+    disturbed: bool = False
+    oom_kills: int = 0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if the engine has the container and does not report it as running."""
+        return self.engine is not None and not self.engine.is_running
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a run at a Unix time; `exit_code` is None if unknown."""
+
+    time: float
+    exit_code: int | None
+    oom_killed: bool
+
+
+def end_of_run(evidence: Evidence, *, since: float, now: float) -> End:
+    """The end of a run that began at `since`, as known at `now`, both in Unix time."""
+    exit_code = _exit_code(evidence)
+    return End(_time(evidence, since, now), exit_code, _oom_killed(evidence, exit_code))
+
+
+def _time(evidence: Evidence, since: float, now: float) -> float:
+    reported = evidence.reported
+    if evidence.seen is not None:
+        return evidence.seen
+    if reported is not None and since <= reported.time <= now:
+        return reported.time
+    recorded = _recorded(evidence)
+    if recorded is not None and recorded.end_time is not None:
+        return recorded.end_time
+    return now
+
+
+def _exit_code(evidence: Evidence) -> int | None:
+    recorded = _recorded(evidence)
+    if recorded is not None and recorded.exit_code is not None and not evidence.disturbed:
+        return recorded.exit_code
+    return None if evidence.reported is None else evidence.reported.exit_code
+
+
+def _oom_killed(evidence: Evidence, exit_code: int | None) -> bool:
+    """The engine and the kernel may each miss an OOM kill."""
+    recorded = _recorded(evidence)
+    if recorded is not None and recorded.oom_killed:
+        return True
+    return signal_of(exit_code) == SIGKILL and evidence.oom_kills > 0
+
+
+def _recorded(evidence: Evidence) -> Container | None:
+    """The container, if the engine reports that it has ended."""
+    engine = evidence.engine
+    return engine if engine is not None and engine.status is ContainerStatus.ENDED else None

@@ -208,6 +208,7 @@ class Daemon:
             feed=self.feed,
             metrics=self.metrics,
             usage=self._usage,
+            init=self._config.state_dir / "init",
             forget_flows=self.conntrack.forget,
             failpoint=failpoint(self._config.failpoint, STEPS),
         )

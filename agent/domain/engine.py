@@ -150,6 +150,11 @@ class Container:
         return self.init in {InitState.BEGINNING, InitState.WAITING}
 
     @property
+    def executes(self) -> bool:
+        """True if its process lives and has been handed its program, or needs no hand-over."""
+        return self.process is not None and not self.waits
+
+    @property
     def has_lost_process(self) -> bool:
         """True if the engine reports it as running but its process is gone."""
         return self.is_running and self.process is None

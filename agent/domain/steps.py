@@ -1,8 +1,15 @@
 """Failpoints of the agent (`tiltyard.runtime.failpoints`)."""
 
-START_STEPS = ("start.reserved", "start.recorded", "start.created", "start.started", "start.saved")
+START_STEPS = (
+    "start.reserved",
+    "start.recorded",
+    "start.created",
+    "start.waiting",
+    "start.saved",
+    "start.handed",
+)
 CLAIM_STEPS = ("claim.begun", "claim.recorded", "claim.published", "claim.signalled")
-RESTART_STEPS = ("restart.started", "restart.saved")
+RESTART_STEPS = ("restart.waiting", "restart.saved", "restart.handed")
 STOP_STEPS = (
     "stop.recorded",
     "stop.killed",

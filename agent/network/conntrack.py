@@ -1,10 +1,9 @@
 """Flushes connection tracking entries of UDP flows to a host port that is published.
 
 The kernel routes a UDP flow once, at its first datagram. A player who was sending before the
-engine had published the port would be routed past the container until the flow's entry is deleted,
-which needs CAP_NET_ADMIN. Entries of a former container are deleted before the start. Once the
-game runs, entries that lead to it stay: its answers in flight would not find theirs, and would
-leave with another port.
+engine had published the port would be routed past the container, or to a former one, until the
+flow's entry is deleted, which needs CAP_NET_ADMIN. All entries of a port are deleted while its
+container waits: no game has used it yet.
 """
 
 import asyncio
@@ -59,7 +58,6 @@ _ORIGINAL_FLAGS = 1  # CTA_FILTER_ORIG_FLAGS
 _REPLY_FLAGS = 2  # CTA_FILTER_REPLY_FLAGS
 _BY_NUMBER = 1 << 3  # CTA_FILTER_F_CTA_PROTO_NUM; those of the ports follow
 _SOURCE_TRANSLATED = 1 << 4  # IPS_SRC_NAT
-_TARGET_TRANSLATED = 1 << 5  # IPS_DST_NAT
 
 
 class Flows(NamedTuple):
@@ -95,16 +93,13 @@ class Flows(NamedTuple):
         return original + status + attribute(_FILTER | NESTED, flags)
 
 
-def flows_of(port: int, *, forwarded: bool) -> list[Flows]:
-    """The flows to a port, `forwarded` to a container or not.
+def flows_of(port: int) -> list[Flows]:
+    """The flows to a host port, and those of docker-proxy from it.
 
-    Without forwarded ones, as once a container runs, also those of docker-proxy from the port:
-    they would keep a player's next datagrams away from the container. A container's own flows may
-    have the same port, but are translated.
+    The latter would keep a player's next datagrams away from the container. A container's own
+    flows may have the same port, but are translated.
     """
-    if forwarded:
-        return [Flows(_TO_PORT, port, 0)]
-    return [Flows(_TO_PORT, port, _TARGET_TRANSLATED), Flows(_FROM_PORT, port, _SOURCE_TRANSLATED)]
+    return [Flows(_TO_PORT, port, 0), Flows(_FROM_PORT, port, _SOURCE_TRANSLATED)]
 
 
 class Conntrack:
@@ -117,15 +112,15 @@ class Conntrack:
         self.warnings: tuple[str, ...] = ()
         """Warnings for the host's report; empty after a success."""
 
-    async def forget(self, ports: Sequence[Port], *, forwarded: bool) -> None:
-        """Flush flows to the UDP ports among `ports`, IPv4 and IPv6. Best effort.
+    async def forget(self, ports: Sequence[Port]) -> None:
+        """Flush flows of the UDP ports among `ports`, IPv4 and IPv6. Best effort.
 
-        Those that are forwarded to a container only if `forwarded`: no game may be using them.
+        No game may be using them.
         """
         numbers = {port.host for port in ports if port.protocol is Protocol.UDP}
         if not numbers:
             return
-        flows = [flows for number in numbers for flows in flows_of(number, forwarded=forwarded)]
+        flows = [flows for number in numbers for flows in flows_of(number)]
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._batches.add(flows)

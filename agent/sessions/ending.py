@@ -1,12 +1,16 @@
-"""The end of a session: stop its process, confirm that with the engine, build the final record."""
+"""The end of a run: stop its process, gather what is known of its end, build the next record."""
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from signal import SIGKILL
+from typing import Self, TypeVar
 
-from agent.domain.engine import Container, name_of
-from agent.domain.errors import AgentError, ContainerGoneError
-from agent.domain.history import signal_of, with_run
+from agent.domain.ends import End, Evidence, end_of_run
+from agent.domain.engine import Container, ReportedEnd, name_of
+from agent.domain.errors import AgentError, ContainerGoneError, EngineUnavailableError
+from agent.domain.history import with_run
 from agent.domain.session import Process, Session
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, FailedRun, State
@@ -21,34 +25,87 @@ CONFIRM_SECONDS = 30.0
 """How long the engine may report a container as running after its process is gone."""
 CONFIRM_STEP_SECONDS = 0.02
 
+T = TypeVar("T")
 
-async def end_process(runtime: Runtime, session: Session, process: Process) -> bool:
-    """Send SIGTERM, wait the grace period, send SIGKILL; False if the process survives."""
-    await send_signal(runtime, session, process, "SIGTERM")
-    if await _ends_within(runtime, process, runtime.settings.stop_grace):
-        return True
-    log.info("still running after the grace period", session=session.internal_id)
-    return await kill_process(runtime, session, process)
+
+@dataclass(frozen=True, slots=True)
+class SeenEnd:
+    """The end of a process that this agent followed, and what its init reported.
+
+    `time` is Unix time, None if the process may have ended earlier.
+    """
+
+    time: float | None
+    reported: ReportedEnd | None = None
+
+
+class Following:
+    """Follows a session's process from now to its end, in a task of its own.
+
+    Only while it does so can init's report be read: it is gone with the container's process.
+    """
+
+    def __init__(self, runtime: Runtime, session: Session, process: Process) -> None:
+        self._runtime = runtime
+        self._channel = runtime.records.channel(session.internal_id)
+        self.process = process
+        self.task = asyncio.create_task(self._follow(), name=f"end-{session.internal_id}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    @property
+    def end(self) -> SeenEnd | None:
+        """The end; None while the process lives."""
+        return self.task.result() if self.task.done() else None
+
+    async def wait(self) -> None:
+        """Wait for the end of the process."""
+        await asyncio.shield(self.task)
+
+    async def within(self, seconds: float) -> bool:
+        """Wait for the end of the process; False if it still lives after `seconds`."""
+        name = f"{self.task.get_name()}-within"
+        return await first_completed(self.wait(), self._runtime.clock.sleep(seconds), name)
+
+    async def _follow(self) -> SeenEnd:
+        process = self.process
+        engine = self._runtime.engine
+        reported = await _until_answered(
+            self._runtime, lambda: engine.wait_end(process, self._channel), pid=process.pid
+        )
+        return SeenEnd(self._runtime.clock.time(), reported)
+
+
+async def end_process(runtime: Runtime, session: Session, process: Process) -> SeenEnd | None:
+    """Send SIGTERM, wait the grace period, send SIGKILL; None if the process survives."""
+    async with Following(runtime, session, process) as following:
+        await send_signal(runtime, session, process, "SIGTERM")
+        if not await following.within(runtime.settings.stop_grace):
+            log.info("still running after the grace period", session=session.internal_id)
+            await _kill(runtime, session, process, following)
+        return following.end
 
 
 async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
     """Send SIGKILL, retrying if it cannot be sent; False if the process survives KILL_SECONDS."""
-    while True:
+    async with Following(runtime, session, process) as following:
+        await _kill(runtime, session, process, following)
+        return following.end is not None
+
+
+async def _kill(
+    runtime: Runtime, session: Session, process: Process, following: Following
+) -> None:
+    sent = False
+    while not sent:
         sent = await send_signal(runtime, session, process, "SIGKILL")
-        if await _ends_within(runtime, process, KILL_SECONDS):
-            return True
-        if sent:
-            return False
-
-
-async def _ends_within(runtime: Runtime, process: Process, seconds: float) -> bool:
-    name = f"end-{process.pid}"
-    return await first_completed(end_of(runtime, process), runtime.clock.sleep(seconds), name)
-
-
-async def end_of(runtime: Runtime, process: Process) -> None:
-    """Wait for the end of a process."""
-    await _until_answered(runtime, lambda: runtime.engine.wait_end(process), pid=process.pid)
+        if await following.within(KILL_SECONDS):
+            return
 
 
 async def end_forgotten(runtime: Runtime, session: Session) -> None:
@@ -58,8 +115,8 @@ async def end_forgotten(runtime: Runtime, session: Session) -> None:
 
 
 async def _until_answered(
-    runtime: Runtime, call: Callable[[], Awaitable[None]], **about: object
-) -> None:
+    runtime: Runtime, call: Callable[[], Awaitable[T]], **about: object
+) -> T:
     while True:
         try:
             return await call()
@@ -68,54 +125,86 @@ async def _until_answered(
             await runtime.clock.sleep(RETRY_FIRST_SECONDS)
 
 
-async def ended_container(runtime: Runtime, session: Session) -> Container | None:
-    """Wait until the engine reports the container as ended; None when it is gone.
+async def evidence(runtime: Runtime, session: Session, seen: SeenEnd | None) -> Evidence:
+    """Wait until the engine reports the container as ended, and gather what is known of the end.
 
-    Also returns a container that was restarted externally, with its live process, and one still
-    reported as running without a process after CONFIRM_SECONDS, whose ports the engine then frees.
+    The container may also have been restarted by others, with its live process, or still be
+    reported as running without a process after CONFIRM_SECONDS; the engine then frees its ports.
     """
+    container, disturbed = await _ended_container(runtime, session)
+    return Evidence(
+        seen=None if seen is None else seen.time,
+        reported=None if seen is None else seen.reported,
+        engine=container,
+        disturbed=disturbed,
+        oom_kills=session.run_usage.oom_kills or 0,
+    )
+
+
+async def _ended_container(runtime: Runtime, session: Session) -> tuple[Container | None, bool]:
+    """The container, None when it is gone; and whether the engine was away meanwhile."""
     name = name_of(session)
     clock = runtime.clock
     step = CONFIRM_STEP_SECONDS
     lost_since = None
+    disturbed = False
     while True:
         try:
             container = await runtime.engine.inspect(name)
         except ContainerGoneError:
-            return None
+            return None, disturbed
         except AgentError as error:
+            disturbed = disturbed or isinstance(error, EngineUnavailableError)
             log.warning("cannot confirm the end", session=session.internal_id, error=str(error))
         else:
             if not container.has_lost_process:
-                return container
+                return container, disturbed
             lost_since = clock.monotonic() if lost_since is None else lost_since
             if clock.monotonic() - lost_since >= CONFIRM_SECONDS:
                 with contextlib.suppress(AgentError):  # 28.5 makes up the exit code 0
                     await runtime.engine.kill(name, SIGKILL.name)
-                return container
+                return container, disturbed
         await clock.sleep(step)
         step = min(step * 2, 1.0)
 
 
-def failed(session: Session, container: Container | None, *, delay: float, now: float) -> Session:
+def end_of(session: Session, evidence: Evidence, *, now: float) -> End:
+    """The end of the session's run."""
+    since = session.create_time if session.start_time is None else session.start_time
+    return end_of_run(evidence, since=since, now=now)
+
+
+def failed(session: Session, end: End, *, delay: float) -> Session:
     """The session after a failed run, to restart after `delay` seconds."""
-    end_time = container.end_time if container and container.end_time else now
-    exit_code = container.exit_code if container else None
-    oom_killed = container is not None and _oom_killed(session, container)
-    run = FailedRun(session.start_time, end_time, exit_code, oom_killed, delay)
+    run = FailedRun(session.start_time, end.time, end.exit_code, end.oom_killed, delay)
     return session.to(
         State.RESTARTING,
-        at=end_time,
+        at=end.time,
         process=None,
-        exit_code=exit_code,
-        oom_killed=oom_killed,
+        exit_code=end.exit_code,
+        oom_killed=end.oom_killed,
         restart_delay=delay,
         failed_runs=with_run(session.failed_runs, run),
     )
 
 
-def ended(session: Session, container: Container | None, *, now: float) -> Session:
-    """The ended session: dead, not exited, if its container is gone or reported as running."""
+def ended(session: Session, found: Evidence, *, now: float) -> Session:
+    """The ended session: dead, not exited, unless the engine confirms the end of its container."""
+    end = end_of(session, found, now=now)
+    is_known = found.engine is not None or found.reported is not None
+    return session.to(
+        State.EXITED if found.is_confirmed else State.DEAD,
+        at=end.time,
+        process=None,
+        end_time=end.time,
+        exit_code=end.exit_code if is_known else session.exit_code,
+        oom_killed=end.oom_killed if is_known else session.oom_killed,
+        end_reason=_reason(session, end, is_confirmed=found.is_confirmed),
+        detail=_detail(session, found.engine),
+    )
+
+
+def _detail(session: Session, container: Container | None) -> str:
     if container is None:
         detail = session.detail or "its container vanished"
     elif container.is_running:
@@ -129,32 +218,15 @@ def ended(session: Session, container: Container | None, *, now: float) -> Sessi
             "it printed more than session_log_lines or session_log_bytes allow, or most of an"
             " account beyond its share of host_log_lines or host_log_bytes"
         )
-    known = container is not None and not container.is_running
-    end_time = container.end_time if container and container.end_time else now
-    return session.to(
-        State.EXITED if known else State.DEAD,
-        at=end_time,
-        process=None,
-        end_time=end_time,
-        exit_code=container.exit_code if container else session.exit_code,
-        oom_killed=_oom_killed(session, container) if container else session.oom_killed,
-        end_reason=_reason(session, container if known else None),
-        detail=detail,
-    )
+    return detail
 
 
-def _reason(session: Session, container: Container | None) -> EndReason:
+def _reason(session: Session, end: End, *, is_confirmed: bool) -> EndReason:
     if session.stop_reason is not None:
         return session.stop_reason
-    if container is None:
+    if not is_confirmed:
         return EndReason.ENGINE_ERROR
-    return EndReason.OOM if _oom_killed(session, container) else EndReason.EXITED
-
-
-def _oom_killed(session: Session, container: Container) -> bool:
-    """True if the engine or the kernel reports an OOM kill: each may miss one."""
-    killed = signal_of(container.exit_code) == SIGKILL
-    return container.oom_killed or (killed and bool(session.run_usage.oom_kills))
+    return EndReason.OOM if end.oom_killed else EndReason.EXITED
 
 
 async def send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:

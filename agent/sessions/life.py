@@ -107,12 +107,16 @@ class Life:
 
     async def save(self, session: Session) -> None:
         """Record a change, then apply it, also if the disk is full."""
+        await self.record(session)
+        self.apply(session)
+
+    async def record(self, session: Session) -> None:
+        """Record a change that is applied later, if the disk is not full."""
         try:
             await self._runtime.records.save(session)
         except DiskFullError as error:
             log.warning("cannot write the record", session=session.internal_id, error=str(error))
             await self._runtime.records.mark_stop(session)
-        self.apply(session)
 
     def apply(self, session: Session) -> None:
         """Replace the session, stamp its sequence and notify the watchers."""

@@ -3,30 +3,44 @@
 Every step is durable before the next begins, and is a failpoint for tests; the first record at the
 latest before its container starts. After an engine timeout the outcome is unknown and is read
 again, never assumed.
+
+One rule holds for a container that waits for its program, whoever has started it: its session's
+task hands the program over, once, if the record says that the session runs; else it is removed
+(start), started by a later restart, or ended (stop).
 """
 
-import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from agent.domain import restarts
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, ContainerStatus, container_name
+from agent.domain.ends import Evidence
+from agent.domain.engine import Container, container_name, name_of
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
     EngineError,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    FirewallFailedError,
     PortTakenError,
     SessionStoppedError,
 )
-from agent.domain.session import Drain, Process
+from agent.domain.session import Drain, Process, Session
 from agent.sessions import claims, cleanup, ending, readiness, starting
 from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
-from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff, pause
+from tiltyard.runtime.back_off import (
+    RETRY_FIRST_SECONDS,
+    RETRY_LONGEST_SECONDS,
+    BackOff,
+    pause,
+)
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import contained, first_completed
 
@@ -42,6 +56,9 @@ class Lifecycle:
         self._life = life
         self._refusals = 0  # Consecutive restarts that the engine has refused
         self._in_doubt = False  # True while an earlier restart may run, unknown to the engine
+        self._waits = False  # True while its container, if it runs, waits for its program
+        self._recorded_only: Process | None = None
+        """A process that only the record names: it may have ended before this agent began."""
 
     async def run_new(self) -> None:
         """Start the session and drive it until its log is sealed; undo a failed start."""
@@ -81,7 +98,6 @@ class Lifecycle:
                 await self._undo(AgentError())
                 return
             life.apply(session)
-        life.arm()
         if held.drain.now != Drain():  # may have changed since session.json was written
             await life.publish()
         life.finish_start()
@@ -89,24 +105,25 @@ class Lifecycle:
     async def _adopt(self, container: Container | None) -> None:
         life = self._life
         session = self._life.session
+        executes = container is not None and container.executes
         if session.state is State.CREATED:
-            if container is None or container.status is ContainerStatus.CREATED:
+            if container is None or not executes:  # it is recorded as running before it executes
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
-            await self._runtime.forget_flows(session.ports, forwarded=False)
             deadline = session.deadline
             await life.save(starting.running(self._runtime, session, container, deadline=deadline))
             life.finish_start()
         elif not session.state.ended:
-            found = await starting.as_found(self._runtime, session, container)
-            life.apply(found)
-            self._in_doubt = found.state is State.RESTARTING
-            if self._in_doubt and container and (container.start_time or 0) > found.since:
-                # A restart that was not recorded.
-                again = starting.running_again(self._runtime, life.session, container)
-                await life.save(again)
+            life.apply(starting.as_found(self._runtime, session, container))
+            self._waits = container is not None and container.waits
+            self._in_doubt = session.state is State.RESTARTING
+            if container is None or container.has_lost_process:
+                self._recorded_only = life.session.process
+            if self._in_doubt and container is not None and executes:
+                # A restart that a full disk kept out of the record.
+                await life.save(starting.restarted(self._runtime, life.session, container))
             same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
-            if found.process is None and not same_boot:
+            if life.session.process is None and not same_boot:
                 await self._handle_reboot(container)
 
     async def _handle_reboot(self, container: Container | None) -> None:
@@ -115,9 +132,10 @@ class Lifecycle:
         if not session.restarts:
             self._life.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            now = self._runtime.clock.time()
+            found = Evidence(engine=container, oom_kills=session.run_usage.oom_kills or 0)
+            end = ending.end_of(session, found, now=self._runtime.clock.time())
             delay = restarts.FIRST_DELAY_SECONDS
-            await self._life.save(ending.failed(session, container, delay=delay, now=now))
+            await self._life.save(ending.failed(session, end, delay=delay))
 
     # -- from state to state -------------------------------------------------------------------
 
@@ -147,6 +165,8 @@ class Lifecycle:
             stopping = life.session.to(State.SHUTTINGDOWN, at=now, stop_reason=life.stop_reason)
             await life.save(stopping)
             await self._runtime.failpoint("stop.recorded")
+        elif state is State.RUNNING and self._waits:
+            await self._resume()
         elif state is State.RUNNING:
             await self._run()
         else:
@@ -157,46 +177,76 @@ class Lifecycle:
         life = self._life
         runtime = self._runtime
         process = self._life.session.process
+        seen = None
         if process is not None:
-            await readiness.watch(runtime, life, process)
-            if not await self._ends_unless_stopped(process):
-                return
+            async with ending.Following(runtime, life.session, process) as following:
+                await readiness.watch(runtime, life, following)
+                if not await self._ends_unless_stopped(following):
+                    return
+                seen = self._as_seen(process, following.end)
             await self._measure(process, last=True)
         session = life.session
-        container = await ending.ended_container(runtime, session)
+        found = await ending.evidence(runtime, session, seen)
+        container = found.engine
+        end = ending.end_of(session, found, now=runtime.clock.time())
         if container is not None and container.process is not None:
-            # Restarted externally: it is still this session.
-            await runtime.forget_flows(session.ports, forwarded=False)
-            await life.save(session.with_next_run(container.process, container.address))
+            await self._adopt_run(container)
         elif (
             container is not None
             and session.restarts
             and life.stop_reason is None
-            and container.exit_code != 0  # an unknown one counts as a failure
+            and end.exit_code != 0  # an unknown one counts as a failure
         ):
-            now = runtime.clock.time()
-            ran_for = (container.end_time or now) - (session.start_time or 0)
+            ran_for = end.time - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
-            await life.save(ending.failed(session, container, delay=delay, now=now))
+            await life.save(ending.failed(session, end, delay=delay))
         else:
-            await self._finish(container)
+            await self._finish(found)
 
-    async def _ends_unless_stopped(self, process: Process) -> bool:
+    async def _adopt_run(self, container: Container) -> None:
+        """Go on with a container that others have restarted: it is still this session."""
+        self._waits = container.waits
+        if not self._waits:
+            session = starting.next_run(self._runtime, self._life.session, container)
+            await self._life.save(session)
+
+    async def _ends_unless_stopped(self, following: ending.Following) -> bool:
         """Wait for the end of the process (True) or a request to stop; meanwhile do claims."""
         life = self._life
-        name = f"wait-{life.session.internal_id}"
-        ends = asyncio.create_task(ending.end_of(self._runtime, process), name=name)
-        ends.add_done_callback(lambda _: life.wake.set())
+        following.task.add_done_callback(lambda _: life.wake.set())
+        while not (following.task.done() or life.stop_asked.is_set()):
+            life.wake.clear()
+            await claims.take(self._runtime, life)
+            await claims.notify_game(self._runtime, life)
+            await life.wake.wait()
+        return following.end is not None
+
+    def _as_seen(self, process: Process, end: ending.SeenEnd | None) -> ending.SeenEnd | None:
+        """The end of a process, without its time if the process may have ended earlier."""
+        if end is None or process != self._recorded_only:
+            return end
+        return replace(end, time=None)
+
+    async def _resume(self) -> None:
+        """Hand the program to the container of a running session, which others have started.
+
+        Or an earlier agent has, which was killed before it did so.
+        """
+        life = self._life
+        runtime = self._runtime
         try:
-            while not (ends.done() or life.stop_asked.is_set()):
-                life.wake.clear()
-                await claims.take(self._runtime, life)
-                await claims.notify_game(self._runtime, life)
-                await life.wake.wait()
-            return ends.done() and ends.result() is None
-        finally:
-            ends.cancel()
-            await asyncio.wait({ends})
+            container = await starting.waiting_container(runtime, life.session)
+            if container.process is None:
+                self._waits = False  # it has ended meanwhile
+                return
+            await self._begin_run(container, starting.next_run)
+        except (EngineUnavailableError, EngineTimeoutError) as error:
+            log.warning("cannot resume yet", session=life.session.internal_id, error=str(error))
+            await self._unless_stopped(runtime.clock.sleep(RETRY_FIRST_SECONDS))
+        except AgentError as error:
+            log.warning("cannot resume", session=life.session.internal_id, error=str(error))
+            await self._give_up_run()
+            await self._unless_stopped(runtime.clock.sleep(RETRY_FIRST_SECONDS))
 
     async def _restart(self) -> None:
         """Wait the delay and restart the container; finish if it cannot run."""
@@ -215,23 +265,44 @@ class Lifecycle:
         if not await self._unless_stopped(slots.acquire(account)):
             return
         try:
-            container = None if life.stop_reason else await starting.start_again(runtime, session)
+            if life.stop_reason is None:
+                await runtime.records.repair_channel(session.internal_id)
+                container = await starting.start_container(runtime, session)
+                await self._begin_run(container, starting.restarted)
+        except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
+            log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         except AgentError as error:
             await self._refused(error)
-            return
         finally:
             slots.release(account)
-        if container is None:
-            return
-        self._refusals = 0
-        self._in_doubt = False
-        if container.has_lost_process:  # it failed at once
-            container = await ending.ended_container(runtime, session)
-        if container is None or container.has_lost_process:
-            await self._finish(container)
-            return
-        await life.save(starting.running_again(runtime, session, container))
+
+    async def _begin_run(
+        self, container: Container, with_run: Callable[[Runtime, Session, Container], Session]
+    ) -> None:
+        """Record a run of a started container, then hand the program over.
+
+        Nothing is handed to a container that does not wait: it has been handed its program
+        already, or executes it without an init of ours.
+        """
+        life = self._life
+        runtime = self._runtime
+        await runtime.failpoint("restart.waiting")
+        session = with_run(runtime, life.session, container)
+        await life.record(session)
         await runtime.failpoint("restart.saved")
+        if container.waits:
+            await starting.hand_over(runtime, session, container)
+        await runtime.failpoint("restart.handed")
+        self._waits = False
+        self._in_doubt = False
+        self._refusals = 0
+        life.apply(session)
+
+    async def _give_up_run(self) -> None:
+        """End a container that could not be handed its program; its end is then handled."""
+        self._waits = False
+        with contextlib.suppress(AgentError):
+            await self._runtime.engine.kill(name_of(self._life.session), "SIGKILL")
 
     async def _refused(self, error: AgentError) -> None:
         """Wait before the next attempt to restart; finish after restarts.TRIES."""
@@ -243,26 +314,30 @@ class Lifecycle:
             await self._unless_stopped(self._runtime.clock.sleep(delay))
             return
         self._life.note(detail=f"cannot restart: {error}")
-        await self._finish(None)
+        await self._give_up_run()
+        await self._finish(Evidence())
 
     async def _shut_down(self) -> None:
         life = self._life
         runtime = self._runtime
         process = life.session.process
+        seen = None
         if process is None:
             await ending.end_forgotten(runtime, life.session)
-        elif await ending.end_process(runtime, life.session, process):
-            await self._measure(process, last=True)
         else:
-            await self._record_unkillable()
-            return
+            seen = self._as_seen(process, await ending.end_process(runtime, life.session, process))
+            if seen is None:
+                await self._record_unkillable()
+                return
+            await self._measure(process, last=True)
         await runtime.failpoint("stop.killed")
-        container = await ending.ended_container(runtime, life.session)
+        found = await ending.evidence(runtime, life.session, seen)
+        container = found.engine
         if container is not None and container.process is not None:
             # It runs, as after a restart whose response was lost: end that process.
             await life.save(life.session.with_next_run(container.process, container.address))
         else:
-            await self._finish(container)
+            await self._finish(found)
 
     async def _record_unkillable(self) -> None:
         """Record the session as dead; its process keeps its ports and reservation."""
@@ -291,10 +366,10 @@ class Lifecycle:
         self._life.release()
         await self._life.save(self._life.session.with_changes(process=None))
 
-    async def _finish(self, container: Container | None) -> None:
+    async def _finish(self, found: Evidence) -> None:
         """Record the end, then release the reservation."""
         runtime = self._runtime
-        session = ending.ended(self._life.session, container, now=runtime.clock.time())
+        session = ending.ended(self._life.session, found, now=runtime.clock.time())
         session = session.with_changes(kept_since=deadline_by(runtime.clock, 0))
         await runtime.failpoint("end.confirmed")
         runtime.deadlines.clear(session.internal_id)

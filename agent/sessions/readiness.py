@@ -2,7 +2,7 @@
 
 from agent.domain.errors import AgentError
 from agent.domain.session import Process, Session
-from agent.sessions import ending
+from agent.sessions.ending import Following
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
 from tiltyard.runtime.clock import rest_after
@@ -17,14 +17,14 @@ LONGEST_SECONDS = 2.0
 """Longest wait, after 20 s: 1,000 sessions that never bind then take 8 % of a core."""
 
 
-async def watch(runtime: Runtime, life: Life, process: Process) -> None:
+async def watch(runtime: Runtime, life: Life, following: Following) -> None:
     """Record when players can reach a session; return early if it ends or is stopped."""
     session = life.session
     if session.ready_time is not None:
         return
     name = f"ready-{session.internal_id}"
-    over = first_completed(ending.end_of(runtime, process), life.stop_asked.wait(), f"{name}-over")
-    if await first_completed(_ready(runtime, session, process), over, name):
+    over = first_completed(following.wait(), life.stop_asked.wait(), f"{name}-over")
+    if await first_completed(_ready(runtime, session, following.process), over, name):
         await life.save(session.with_changes(ready_time=runtime.clock.time()))
 
 

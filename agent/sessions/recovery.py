@@ -3,13 +3,14 @@
 import contextlib
 from dataclasses import replace
 
-from agent.domain.engine import LABEL_SESSION, Container, ContainerStatus
+from agent.domain.engine import LABEL_INIT, LABEL_SESSION, Container, ContainerStatus
 from agent.domain.errors import AgentError, DiskFullError
 from agent.domain.session import Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import decode_label
+from tiltyard.contract import State
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import contained
 
@@ -49,15 +50,13 @@ class Recovery:
         by_session = {found.labels[LABEL_SESSION]: found for found in own_last}
         self._resume(by_session)
         for internal_id, found in by_session.items():
-            started = found.status is not ContainerStatus.CREATED
-            if started and self._sessions.find(internal_id) is None:
+            if _has_run(found) and self._sessions.find(internal_id) is None:
                 await self._restore(internal_id, found)
         self._resume(by_session)
         for life in self._sessions.lives:
             # The first complete snapshot includes starts that took place.
             container = by_session.get(life.session.internal_id)
-            started = container is not None and container.status is not ContainerStatus.CREATED
-            if started and not life.started:
+            if container is not None and container.executes and not life.started:
                 with contextlib.suppress(AgentError):
                     await life.wait_started()
         log.info("reconciled", sessions=len(self._sessions.lives), containers=len(containers))
@@ -124,11 +123,19 @@ class Recovery:
         self._sessions.remember(session)
 
 
+def _has_run(found: Container) -> bool:
+    """True unless its program has surely not been executed: it was not, or waits for it."""
+    return found.status is not ContainerStatus.CREATED and not found.waits
+
+
 def _as_labelled(session: Session, found: Container) -> Session:
     """A session from its label, which dates from the container's creation."""
-    if found.process is None:
-        # It may have been stopped, and a stopped session must not restart.
+    if found.process is None or found.labels.get(LABEL_INIT):
+        # It may have been stopped, and a stopped session must not restart; or its arguments and
+        # environment, which its init would need again, were lost with the record.
         session = session.with_changes(spec=replace(session.spec, restart=False))
+    if found.process is None:
+        session = session.to(State.RUNNING, at=session.create_time)
     if session.standby is not None:  # it may have been claimed
         session = session.with_changes(standby=replace(session.standby, in_doubt=True))
     return session

@@ -1,8 +1,8 @@
 """Settings and components shared by all sessions of a host."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol as Interface
+from pathlib import Path
 
 from agent.changes.feed import Feed
 from agent.domain.clock import HostClock
@@ -16,13 +16,8 @@ from agent.state.record import Records
 from tiltyard.contract import MEBI, SessionSpec
 from tiltyard.runtime.failpoints import Reach
 
-
-class ForgetFlows(Interface):
-    """Flushes connection tracking of ports."""
-
-    async def __call__(self, ports: Sequence[Port], *, forwarded: bool) -> None:
-        """`forwarded`: also flows to a container, which none may use that runs."""
-        ...
+ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
+"""Flushes connection tracking of ports that no game uses yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +33,7 @@ class Runtime:
     feed: Feed
     metrics: Metrics
     usage: UsageMeter
+    init: Path  # The program that is the first process of every container
     forget_flows: ForgetFlows
     failpoint: Reach
 

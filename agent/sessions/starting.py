@@ -1,26 +1,40 @@
-"""The start of a session, step by step."""
+"""The start of a session, step by step. The game starts last.
+
+    reserved → program resolved → recorded → created → started: its init waits → flows flushed
+    → recorded as running, session.json published, lifetime armed → program handed over → executed
+
+A restart has the same steps from "started" on, and so has a container that waits because somebody
+else has started it: what follows does not depend on how the container came to wait.
+"""
 
 import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, ContainerSpec, ContainerStatus, container_name, name_of
+from agent.domain.engine import (
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    InitState,
+    Start,
+    container_name,
+    name_of,
+)
 from agent.domain.environment import (
+    check_arguments,
     check_environment,
     container_environment,
     injected_environment,
     longest_injected,
 )
 from agent.domain.errors import (
-    AgentError,
     ContainerExistsError,
     ContainerGoneError,
     EngineTimeoutError,
-    EngineUnavailableError,
     FirewallFailedError,
+    HandOverFailedError,
     PortTakenError,
 )
 from agent.domain.session import Deadline, Session
@@ -29,7 +43,7 @@ from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.settings.model import AgentConfig
 from agent.state.encoding import encode_label
-from tiltyard.contract import NetworkMode, SessionSpec, State
+from tiltyard.contract import SessionSpec, State
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -40,12 +54,15 @@ FIREWALL_TRIES = 4
 FIREWALL_FIRST_SECONDS = 0.2
 """Mean first wait; doubled each time, with 50 % jitter: 2.1 s in all at most, which is below the
 control plane's timeout of a start."""
+BEGINNING_TRIES = 100
+BEGINNING_STEP_SECONDS = 0.01  # Between two looks at an init that does not wait yet
 
 Step = Callable[[str], Awaitable[None]]  # Called between the steps; raises to abort the start
 
 
 def check_spec(settings: AgentConfig, spec: SessionSpec) -> None:
-    """Check the environment before anything is reserved; raises InvalidArgumentError."""
+    """Check arguments and environment before anything is reserved; raises InvalidArgumentError."""
+    check_arguments(spec.args)
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
     )
@@ -55,44 +72,48 @@ def check_spec(settings: AgentConfig, spec: SessionSpec) -> None:
 async def start(
     runtime: Runtime, reservations: Reservations, session: Session, step: Step
 ) -> Session:
-    """Record, create and start a session that holds its reservation; returns it running.
+    """Start a session that holds its reservation; returns it once its program is executed.
 
     A process that has already ended counts as started. After an error of the engine or the disk,
     or StartQueueFullError, the caller must undo the start.
     """
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
-        session = _prepared(runtime, session)
+        program = await runtime.engine.program(session.spec.image, session.spec.args)
+        session = _prepared(runtime, session).with_changes(program=program)
         await runtime.records.create(session, reservations.drain.now)
         await step("start.recorded")
         session, container = await _create_and_start(runtime, reservations, session, step)
-        await step("start.started")
+        await step("start.waiting")
         session = running(runtime, session, container, deadline=_deadline(runtime, session))
         await runtime.records.save(session)
         if session.deadline is not None:
             await runtime.records.publish(session, reservations.drain.now)
+            runtime.deadlines.arm(session.internal_id, session.deadline)
         await step("start.saved")
+        await hand_over(runtime, session, container)
+        await step("start.handed")
         return session
 
 
 def running(
     runtime: Runtime, session: Session, container: Container, *, deadline: Deadline | None
 ) -> Session:
-    """The session after the start of its container."""
-    start_time = container.start_time or runtime.clock.time()
+    """The session with a run that begins now."""
+    now = runtime.clock.time()
     return session.to(
         State.RUNNING,
-        at=start_time,
+        at=now,
         container=container.container,
         process=container.process,
         address=container.address,
-        start_time=start_time,
+        start_time=now,
         boot_id=runtime.clock.boot_id,
         deadline=deadline,
     )
 
 
-async def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
+def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
     """A live session, updated from its container after a restart of the agent.
 
     Without a container, or without its process, the recorded process may still live.
@@ -102,60 +123,84 @@ async def as_found(runtime: Runtime, session: Session, container: Container | No
     if container is not None and not container.has_lost_process:
         process = container.process
     if process not in {None, session.process}:
-        await runtime.forget_flows(session.ports, forwarded=False)
         session = session.with_next_run(process, session.address)
     if container is not None:
         session = session.with_changes(container=container.container, address=container.address)
     return session.with_changes(process=process)
 
 
-def running_again(runtime: Runtime, session: Session, container: Container) -> Session:
-    """The session after a restart of its container."""
-    return session.with_next_run(container.process, container.address).to(
-        State.RUNNING,
-        at=container.start_time or runtime.clock.time(),
-        start_time=container.start_time,
-        boot_id=runtime.clock.boot_id,
-        restart_count=session.restart_count + 1,
+def next_run(runtime: Runtime, session: Session, container: Container) -> Session:
+    """The session with a run of its container that begins now, in the same state."""
+    return session.with_next_run(container.process, container.address).with_changes(
+        start_time=runtime.clock.time(), boot_id=runtime.clock.boot_id
+    )
+
+
+def restarted(runtime: Runtime, session: Session, container: Container) -> Session:
+    """The session after a restart of its container: a run begins now."""
+    again = next_run(runtime, session, container)
+    return again.to(
+        State.RUNNING, at=runtime.clock.time(), restart_count=session.restart_count + 1
     )
 
 
 async def start_container(runtime: Runtime, session: Session) -> Container:
-    """Start a container; up to FIREWALL_TRIES attempts while other programs hold the firewall.
+    """Start a container until its init waits; no-op if it runs.
 
-    Flows to its ports that were there before the engine published them are flushed at once. In the
-    host's network nothing is published, so they lead to the game.
+    Up to FIREWALL_TRIES attempts while other programs hold the firewall. Then flows to its ports
+    that were there before the engine published them are flushed.
+    """
+    container = await _start_container(runtime, session)
+    if container.waits:
+        await runtime.forget_flows(session.ports)
+    return container
+
+
+async def waiting_container(runtime: Runtime, session: Session) -> Container:
+    """The container of a session, which others have started, once its init waits or it has ended.
+
+    Flows to its ports are flushed. In contrast to `start_container`, it is not started again.
     """
     name = name_of(session)
+    container = await runtime.engine.inspect(name)
+    for _ in range(BEGINNING_TRIES):
+        if container.init is not InitState.BEGINNING:
+            break
+        await runtime.clock.sleep(BEGINNING_STEP_SECONDS)
+        container = await runtime.engine.inspect(name)
+    if container.waits:
+        await runtime.forget_flows(session.ports)
+    return container
+
+
+async def hand_over(runtime: Runtime, session: Session, container: Container) -> None:
+    """Hand a waiting container its program; returns once it is executed, or after a second.
+
+    The session must have been recorded with this run: after a crash the record decides.
+
+    Raises:
+        ImageCannotRunError: The program cannot be executed.
+        HandOverFailedError: The container did not wait, or the program is lost.
+    """
+    if not session.program:
+        raise HandOverFailedError("hand over", "the arguments were lost with the record")
+    env = container_environment(session.spec.env, _injected(runtime, session))
+    channel = runtime.records.channel(session.internal_id)
+    await runtime.engine.hand_over(container, channel, Start(session.program, env))
+
+
+async def _start_container(runtime: Runtime, session: Session) -> Container:
+    name = name_of(session)
+    channel = runtime.records.channel(session.internal_id)
     wait = FIREWALL_FIRST_SECONDS
-    flush = None
-    if session.spec.network_mode is NetworkMode.BRIDGE:
-        flush = partial(runtime.forget_flows, session.ports, forwarded=False)
     for _ in range(FIREWALL_TRIES - 1):
         try:
-            return await runtime.engine.start(name, flush)
+            return await runtime.engine.start(name, channel)
         except FirewallFailedError as error:
             log.warning("not started, trying again", container=name, error=str(error))
             await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
-    return await runtime.engine.start(name, flush)
-
-
-async def start_again(runtime: Runtime, session: Session) -> Container | None:
-    """Restart a session's container; None if the outcome is unknown."""
-    try:
-        if session.process is None:  # else it ran when it was adopted and may have players
-            await runtime.forget_flows(session.ports, forwarded=True)
-        await start_container(runtime, session)
-    except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
-        log.warning("cannot restart yet", session=session.internal_id, error=str(error))
-        return None
-    await runtime.failpoint("restart.started")
-    try:
-        return await runtime.engine.inspect(name_of(session))
-    except AgentError as error:
-        log.warning("restarted, state unknown", session=session.internal_id, error=str(error))
-        return None
+    return await runtime.engine.start(name, channel)
 
 
 @contextlib.asynccontextmanager
@@ -175,16 +220,18 @@ async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncI
 
 def _prepared(runtime: Runtime, session: Session) -> Session:
     """The session with its injected environment and a preliminary deadline."""
-    settings = runtime.settings
-    injected = injected_environment(
-        settings.env_prefixes,
-        session.spec.identity.session_id,
-        settings.public_address,
-        session.ports,
-    )
+    session = session.with_changes(host=runtime.settings.public_address)
     return session.with_changes(
-        injected_env=injected, host=settings.public_address, deadline=_deadline(runtime, session)
+        injected_env=_injected(runtime, session), deadline=_deadline(runtime, session)
     )
+
+
+def _injected(runtime: Runtime, session: Session) -> dict[str, str]:
+    """The injected environment of every run; a claim does not change it."""
+    identity = session.spec.identity
+    own_id = identity.session_id if session.standby is None else session.internal_id
+    prefixes = runtime.settings.env_prefixes
+    return injected_environment(prefixes, own_id, session.host, session.ports)
 
 
 def _deadline(runtime: Runtime, session: Session) -> Deadline | None:
@@ -204,7 +251,7 @@ async def _create_and_start(
         try:
             reservations.tls_ports.open(session)
             with metrics.phase(Phase.CREATE, begins, runtime.clock):
-                await _create_and_flush(runtime, session)
+                await _create_durably(runtime, session)
             await step("start.created")
             with metrics.phase(Phase.START, begins, runtime.clock):
                 container = await _start_created(runtime, session)
@@ -221,12 +268,10 @@ async def _create_and_start(
             return session, container
 
 
-async def _create_and_flush(runtime: Runtime, session: Session) -> None:
-    """Create the container; flush the record and the ports' flows, as a start needs, meanwhile."""
-    flushing = asyncio.gather(
-        runtime.records.flush(session.internal_id),
-        runtime.forget_flows(session.ports, forwarded=True),
-    )
+async def _create_durably(runtime: Runtime, session: Session) -> None:
+    """Create the container; meanwhile flush the record, which must be durable before its start."""
+    name = f"flush-{session.internal_id}"
+    flushing = asyncio.create_task(runtime.records.flush(session.internal_id), name=name)
     try:
         await _create(runtime, session)
     finally:
@@ -256,8 +301,7 @@ async def _start_created(runtime: Runtime, session: Session) -> Container:
         found = await runtime.engine.inspect(container_name(session.internal_id))
         if found.status is ContainerStatus.CREATED:
             raise
-        await runtime.forget_flows(session.ports, forwarded=False)
-        return found
+        return await start_container(runtime, session)
 
 
 def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
@@ -266,14 +310,13 @@ def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
         internal_id=session.internal_id,
         agent_id=runtime.agent_id,
         image=spec.image,
-        args=spec.args,
-        env=container_environment(spec.env, session.injected_env),
         network_mode=spec.network_mode,
         ports=tuple(port for port in session.ports if not port.tls),
         bind_address=runtime.settings.bind_address,
         reservation=spec.reservation,
         limits=spec.limits,
         public_dir=str(runtime.records.public_dir(session.internal_id)),
+        init=str(runtime.init),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,
         disk_bytes=runtime.disk_limit(spec),

@@ -64,12 +64,13 @@ def flows() -> set[tuple[str, str, int, int]]:
     return found
 
 
-FORWARDED = {("udp", "198.51.100.3", 5000, PORT), ("udp", "2001:db8::3", 5000, PORT)}
 STALE = {
     ("udp", "198.51.100.1", 5000, PORT),
     ("udp", "198.51.100.2", 5000, PORT),
+    ("udp", "198.51.100.3", 5000, PORT),  # to a former container
     ("udp", "198.51.100.1", PORT, 5000),  # of docker-proxy
     ("udp", "2001:db8::2", 5000, PORT),
+    ("udp", "2001:db8::3", 5000, PORT),  # to a former container
     ("udp", "2001:db8::2", PORT, 5000),
 }
 MASQUERADED = ("udp", "198.51.100.4", PORT, 5000)  # of a container
@@ -85,22 +86,22 @@ TRANSLATED = {
     ("udp", "2001:db8::3", 5000, PORT): ("--dst-nat", "[2001:db8::9]:7777"),
     MASQUERADED: ("--src-nat", "192.0.2.8:30000"),
 }
-UNFORWARDED = conntrack.flows_of(PORT, forwarded=False)
+FLOWS = conntrack.flows_of(PORT)
 
 
 def know_flows() -> None:
-    for flow in STALE | FORWARDED | OTHERS:
+    for flow in STALE | OTHERS:
         protocol, source, from_port, to_port = flow
         to = "2001:db8::1" if ":" in source else "192.0.2.1"
         ports = ("--sport", str(from_port), "--dport", str(to_port))
         state = ("--state", "ESTABLISHED") if protocol == "tcp" else TRANSLATED.get(flow, ())
         tool("-I", "-p", protocol, "-s", source, "-d", to, *ports, *state, "--timeout", "600")
-    assert flows() == STALE | FORWARDED | OTHERS
+    assert flows() == STALE | OTHERS
 
 
 GET = 1
 DELETE = 2
-FILTER = UNFORWARDED[0].filter[-20:]  # Says which fields of the tuple must match
+FILTER = FLOWS[0].filter[-20:]  # Says which fields of the tuple must match
 
 
 class SomeKernel:
@@ -142,15 +143,13 @@ def test_deletes_only_udp_flows_to_the_ports(
     know_flows()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
         asked: Any = OlderKernel(kernel, lists_all=lists_all)
-        to_port = UNFORWARDED[0]
+        to_port = FLOWS[0]
         conntrack.forget_listed(asked, socket.AF_INET, [to_port], to_port.filter)
         gone = {one for one in STALE if ":" not in one[1] and one[3] == PORT}
-        assert flows() == (STALE | FORWARDED | OTHERS) - gone
-        conntrack.forget_by(asked, [*conntrack.flows_of(PORT - 1, forwarded=True), *UNFORWARDED])
-        assert flows() == FORWARDED | OTHERS
-        conntrack.forget_by(asked, conntrack.flows_of(PORT, forwarded=True))
+        assert flows() == (STALE | OTHERS) - gone
+        conntrack.forget_by(asked, [*conntrack.flows_of(PORT - 1), *FLOWS])
     assert flows() == OTHERS
-    conntrack.forget_flows(conntrack.flows_of(PORT + 1, forwarded=True))
+    conntrack.forget_flows(conntrack.flows_of(PORT + 1))
     assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
 
 
@@ -160,12 +159,10 @@ def test_deletes_by_filter_without_a_list() -> None:
     know_flows()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
         asked: Any = SomeKernel(kernel)
-        conntrack.forget_by(asked, UNFORWARDED)
-        assert flows() == FORWARDED | OTHERS
-        conntrack.forget_by(asked, conntrack.flows_of(PORT, forwarded=True))
+        conntrack.forget_by(asked, FLOWS)
     assert flows() == OTHERS
     if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 11):
-        assert asked.asked == {DELETE: 6}
+        assert asked.asked == {DELETE: 4}
 
 
 @pytest.mark.root
@@ -180,7 +177,7 @@ def test_ignores_flow_that_is_already_gone() -> None:
             kernel.send(data)
 
         asked: Any = SimpleNamespace(send=send, recv=kernel.recv)
-        conntrack.forget_listed(asked, socket.AF_UNSPEC, UNFORWARDED)
+        conntrack.forget_listed(asked, socket.AF_UNSPEC, FLOWS)
     assert flows() == set()
 
 
@@ -193,7 +190,7 @@ def test_raises_without_capability() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
     with pytest.raises(PermissionError):
-        conntrack.forget_flows(UNFORWARDED)
+        conntrack.forget_flows(FLOWS)
 
 
 @pytest.fixture
@@ -208,14 +205,14 @@ async def test_flushes_only_udp_ports_and_starts_that_wait_share_one_list(
 ) -> None:
     asked: list[list[conntrack.Flows]] = []
     monkeypatch.setattr(conntrack, "forget_flows", asked.append)
-    await flushing.forget([TCP], forwarded=True)
-    await flushing.forget([], forwarded=True)
+    await flushing.forget([TCP])
+    await flushing.forget([])
     twice = [Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)]
-    await flushing.forget([TCP, UDP, *twice], forwarded=False)
-    assert asked == [sorted(UNFORWARDED + conntrack.flows_of(20002, forwarded=False))]
+    await flushing.forget([TCP, UDP, *twice])
+    assert asked == [sorted(FLOWS + conntrack.flows_of(20002))]
     asked.clear()
     ports = [Port(1, Protocol.UDP, number) for number in (20003, PORT, 20002)]
-    await asyncio.gather(*(flushing.forget([port], forwarded=True) for port in ports))
+    await asyncio.gather(*(flushing.forget([port]) for port in ports))
     [flows] = asked
     assert sorted(one.port for one in flows) == sorted([PORT, 20002, 20003])
 
@@ -234,14 +231,14 @@ async def test_failures_are_counted_and_logged_once(
     monkeypatch.setattr(conntrack, "forget_flows", forget)
     caplog.set_level(logging.WARNING)
     assert flushing.warnings == ()
-    await flushing.forget([UDP], forwarded=True)
-    await flushing.forget([UDP], forwarded=True)
+    await flushing.forget([UDP])
+    await flushing.forget([UDP])
     assert flushing.failures == 2
     warning = "".join(flushing.warnings)
     assert "CAP_NET_ADMIN" in warning
     assert "Operation not permitted" in warning
     assert caplog.messages == [f"connection tracking of UDP ports is not flushed error={warning}"]
-    await flushing.forget([UDP], forwarded=True)
+    await flushing.forget([UDP])
     assert flushing.warnings == ()
     assert flushing.failures == 2
 
@@ -259,7 +256,7 @@ async def test_unresponsive_kernel_delays_a_start_only_briefly(
 
     monkeypatch.setattr(conntrack, "forget_flows", hang)
     monkeypatch.setattr(conntrack, "WAIT_SECONDS", 0.01)
-    await flushing.forget([UDP], forwarded=True)
+    await flushing.forget([UDP])
     assert flushing.failures == 1
     assert "does not answer" in flushing.warnings[0]
     let_go.set()

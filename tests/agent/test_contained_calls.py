@@ -114,7 +114,7 @@ async def test_error_about_the_flows_of_a_port(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(conntrack, "forget_flows", failing)
     flows = Conntrack()
-    await flows.forget([Port(7777, Protocol.UDP, 20000)], forwarded=True)
+    await flows.forget([Port(7777, Protocol.UDP, 20000)])
     assert flows.failures == 1
     assert "internal error" in flows.warnings[0]
     await flows.close()

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import grpc
 
-from agent.domain.engine import Container, OnStarted
+from agent.domain.engine import Container, Start
 from agent.domain.session import Session
 from agent.state.encoding import decode_label
 from tests.faults.callers import assert_callers_served
@@ -75,10 +75,9 @@ class _SeenEngine(FakeEngine):
         identities = [decode_label(each.spec.labels).spec.identity for each in held]
         return [(each.account, each.session_id) for each in identities]
 
-    async def start(self, container: str, on_started: OnStarted | None = None) -> Container:
-        started = await super().start(container, on_started)
+    async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
+        await super().hand_over(container, channel, start)
         self._witness.look()
-        return started
 
 
 class _ControlPlane(ControlPlaneProcess):

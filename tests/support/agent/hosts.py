@@ -45,6 +45,8 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import resources_to_proto
 from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
 
+INIT = Path("/nonexistent/init") / ("0" * 64)
+
 
 def all_ports_free(_protocol: Protocol, _port: int) -> bool:
     """Report every port as free: an engine in memory publishes none on this machine."""
@@ -105,9 +107,8 @@ class Agent:
         self.steps = Steps()
         self.cgroups = FakeCgroups(folder / "cgroup")
         self.usage = UsageMeter(clock, self.cgroups.find)
-        self.flows_forgotten: list[tuple[tuple[Port, ...], bool]] = []
-        """The ports of each conntrack flush, and whether forwarded flows were included; those that
-        keep them can be held at "flows"."""
+        self.flows_forgotten: list[tuple[Port, ...]] = []
+        """The ports of each conntrack flush, which can be held at "flows"."""
         feed = Feed()
         deadlines = Deadlines(clock)
         metrics = Metrics()
@@ -121,6 +122,7 @@ class Agent:
             feed=feed,
             metrics=metrics,
             usage=self.usage,
+            init=INIT,
             forget_flows=self._forget_flows,
             failpoint=self.steps,
         )
@@ -151,10 +153,9 @@ class Agent:
             learn=lambda _info: None,
         )
 
-    async def _forget_flows(self, ports: Sequence[Port], *, forwarded: bool) -> None:
-        if not forwarded:
-            await self.steps("flows")
-        self.flows_forgotten.append((tuple(ports), forwarded))
+    async def _forget_flows(self, ports: Sequence[Port]) -> None:
+        await self.steps("flows")
+        self.flows_forgotten.append(tuple(ports))
 
     def service(
         self, describe_host: Callable[[], pb.Host], artifacts: Artifacts | None = None

@@ -221,9 +221,9 @@ async def test_f12_five_hundred_lost_events_are_made_up_for_by_one_pass(
     async with agent.engine.events(agent.runtime.agent_id) as events:
         for session in sessions:
             for _ in range(4):
-                await agent.engine.start(name_of(session))
+                agent.engine.start_from_outside(name_of(session))
                 agent.engine.end(name_of(session), 1)
-            await agent.engine.start(name_of(session))
+            agent.engine.start_from_outside(name_of(session))
         for _ in range(500):
             await anext(events)
     await agent.pass_over()

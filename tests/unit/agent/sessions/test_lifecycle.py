@@ -212,7 +212,8 @@ async def test_accepts_largest_expansion(agent: Agent, variables: int, reference
     session = await agent.sessions.start(an_id(), expanding(variables, references))
     assert session.state is State.RUNNING
     [container] = agent.engine.all
-    assert len(container.spec.env["V0"]) == references * 256
+    [start] = container.starts
+    assert len(start.env["V0"]) == references * 256
 
 
 async def test_rejects_a_variable_that_the_host_sets(agent: Agent) -> None:

@@ -7,12 +7,11 @@ import pytest
 
 from agent.domain import errors
 from agent.domain.engine import name_of
-from agent.domain.session import Port, Session
+from agent.domain.session import Session
 from agent.sessions.starting import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.tasks import let_go
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
@@ -108,84 +107,58 @@ async def test_order_of_free_ports_survives_a_restart(host: Host) -> None:
             await play(agent)
 
 
-# -- F21: flows are flushed before a start, and once the engine has published the ports ---------
+# -- F21: flows are flushed once, when the ports are published and no game has used them ----------
 
 
-def before_and_after(session: Session) -> list[tuple[tuple[Port, ...], bool]]:
-    """The flushes of a start: all flows first, then those that lead past the container."""
-    return [(session.ports, True), (session.ports, False)]
-
-
-async def test_f21_a_session_is_told_once_the_flows_to_its_ports_are_forgotten(
-    agent: Agent,
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_f21_flows_to_the_ports_are_forgotten_before_the_game_starts(
+    agent: Agent, mode: NetworkMode
 ) -> None:
-    start = await agent.held_at("flows", play(agent))
+    spec = a_spec(network_mode=mode)
+    start = await agent.held_at("flows", agent.sessions.start(an_id(), spec))
     assert agent.engine.calls[-1][0] == "start"
     assert agent.sessions.started() == []
-    assert not start.done()
+    assert not agent.engine.executed
     agent.steps.release("flows")
-    assert agent.flows_forgotten == before_and_after(await start)
+    session = await start
+    assert agent.flows_forgotten == [session.ports]
+    assert agent.engine.executed == {session.container: 1}
 
 
-async def test_f21_in_the_hosts_network_flows_to_the_last_container_are_forgotten_before(
-    agent: Agent,
-) -> None:
-    spec = a_spec(network_mode=NetworkMode.HOST)
-    session = await agent.sessions.start(an_id(), spec)
-    assert agent.flows_forgotten == [(session.ports, True)]
-
-
-async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(agent: Agent) -> None:
-    """Its answers in flight would leave with another port."""
-    start = await agent.engine.held_in("start", play(agent))
-    assert [forwarded for _, forwarded in agent.flows_forgotten] == [True]
-    agent.engine.release("start")
-    assert agent.flows_forgotten == before_and_after(await start)
-
-
-async def test_f21_other_ports_after_a_refusal_are_flushed_too(agent: Agent) -> None:
+async def test_f21_other_ports_after_a_refusal_are_flushed(agent: Agent) -> None:
     agent.engine.fail_next("start", errors.PortTakenError(Protocol.UDP, 20000))
     session = await play(agent)
-    [refused, *later] = agent.flows_forgotten
-    assert refused != (session.ports, True)
-    assert later == before_and_after(session)
+    assert agent.flows_forgotten == [session.ports]
 
 
 async def test_f21_a_start_whose_answer_was_lost_forgets_them_too(agent: Agent) -> None:
     agent.engine.answer_lost_next("start")
-    assert agent.flows_forgotten == before_and_after(await play(agent))
+    session = await play(agent)
+    assert agent.flows_forgotten == [session.ports]
 
 
-async def test_f21_a_restart_forgets_them_before_it_is_told(agent: Agent) -> None:
+async def test_f21_a_restart_forgets_them_before_the_game_starts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.steps.hold("flows")
     life = await agent.fail(session, then=1)
     await agent.steps.reached("flows")
     assert life.session.state is State.RESTARTING
+    assert agent.engine.executed == {session.container: 1}
     agent.steps.release("flows")
     await agent.reached(session.internal_id, State.RUNNING)
-    assert agent.flows_forgotten == before_and_after(session) * 2
+    assert agent.flows_forgotten == [session.ports] * 2
 
 
-@pytest.mark.parametrize("restarting", [False, True])
-async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(
-    host: Host, restarting: bool
-) -> None:
-    internal_id = an_id()
+async def test_f21_what_a_killed_agent_left_to_do_is_done_by_the_next(host: Host) -> None:
     async with host() as agent:
-        if not restarting:
-            agent.steps.hold("flows")
-        start = asyncio.create_task(agent.sessions.start(internal_id, a_spec(restart=True)))
-        if restarting:
-            session = await start
-            agent.steps.hold("flows")
-            await agent.fail(session, then=1)
+        session = await agent.sessions.start(an_id(), a_spec(restart=True))
+        agent.steps.hold("flows")
+        await agent.fail(session, then=1)
         await agent.steps.reached("flows")
-        await let_go(start)
     async with host() as agent:
         await host.clock.advance(1)
-        life = await agent.reached(internal_id, State.RUNNING)
-        assert agent.flows_forgotten == [(life.session.ports, False)]
+        await agent.reached(session.internal_id, State.RUNNING)
+        assert agent.flows_forgotten == [session.ports]
 
 
 @pytest.mark.parametrize("agent_is_there", [False, True])
@@ -197,17 +170,26 @@ async def test_f21_a_container_that_somebody_restarted_has_them_forgotten(
         agent.flows_forgotten.clear()
         if agent_is_there:
             host.engine.hold("inspect")
-        host.engine.end(name_of(session), 0)
-        await host.engine.start(name_of(session))
+        host.engine.start_from_outside(name_of(session))
         if agent_is_there:
             host.engine.release("inspect")
             life = agent.sessions.life(session.internal_id)
             await life.wait_for(lambda now: now.process != session.process)
-            assert agent.flows_forgotten == [(session.ports, False)]
+            assert agent.flows_forgotten == [session.ports]
             return
         await agent.sessions.close()
     async with host() as agent:
-        await until(lambda: agent.flows_forgotten == [(session.ports, False)])
+        await until(lambda: agent.flows_forgotten == [session.ports])
+
+
+async def test_f21_no_flow_to_a_game_that_runs_is_forgotten(host: Host) -> None:
+    """Its answers in flight would leave with another port."""
+    async with host() as agent:
+        session = await play(agent)
+    async with host() as agent:
+        await agent.pass_over()
+        assert agent.now(session.internal_id).state is State.RUNNING
+        assert agent.flows_forgotten == []
 
 
 # -- F23: other programs hold the firewall -----------------------------------------------------
@@ -270,4 +252,4 @@ async def test_f23_a_restart_that_the_host_cannot_do_now_is_done_later(
     restarted = life.session
     assert restarted.state is State.RUNNING
     assert restarted.restart_count == 1
-    assert agent.flows_forgotten[-2:] == before_and_after(session)
+    assert agent.flows_forgotten[-1] == session.ports

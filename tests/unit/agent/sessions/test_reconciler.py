@@ -41,7 +41,7 @@ async def test_f46_an_ended_session_that_somebody_starts_again_is_killed_at_once
     session = await agent.ended()
     async with _looked_after(agent):
         await until(lambda: ("events", "") in agent.engine.calls)
-        await agent.engine.start(session.container)
+        agent.engine.start_from_outside(session.container)
         await agent.clock.advance(1)  # less than the ten seconds between two passes
         await until(lambda: ("kill", session.container) in agent.engine.calls)
         await until_idle()
@@ -56,7 +56,7 @@ async def test_f12_what_no_event_tells_of_is_found_by_the_next_pass(agent: Agent
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: agent.engine.count("list") == 2)
-        await agent.engine.start(session.container)
+        agent.engine.start_from_outside(session.container)
         await agent.clock.advance(1)
         await agent.clock.advance(8)
         assert await _runs(agent, session)
@@ -74,7 +74,7 @@ async def test_f13_what_happens_between_a_list_and_the_subscription_is_not_misse
     async with _looked_after(agent):
         await agent.engine.held("events")
         await until(lambda: agent.engine.count("list") == 2)
-        await agent.engine.start(session.container)  # listed before, not subscribed yet
+        agent.engine.start_from_outside(session.container)  # listed before, not subscribed yet
         agent.engine.release("events")
         await agent.clock.advance(1)
         await until(lambda: ("kill", session.container) in agent.engine.calls)

@@ -262,7 +262,7 @@ async def test_container_restarted_while_the_agent_was_down_is_a_new_run(host: H
         await agent.ready(session.internal_id)
     host.engine.end(session.container, 0)
     host.engine.binds_at_once = False
-    await host.engine.start(session.container)
+    host.engine.start_from_outside(session.container)
     async with host() as agent:
         life = agent.sessions.life(session.internal_id)
         await life.wait_for(lambda now: now.process not in {None, session.process})

@@ -121,7 +121,7 @@ async def test_usage_includes_the_run_before_an_external_restart(agent: Agent) -
     session = await agent.sessions.start(an_id(), a_spec())
     agent.cgroups.use(session.process, cpu_seconds=1, memory_bytes=10)
     agent.engine.end(session.container, 0)
-    await agent.engine.start(session.container)
+    agent.engine.start_from_outside(session.container)
     life = agent.sessions.life(session.internal_id)
     await life.wait_for(lambda now: now.process not in {None, session.process})
     agent.cgroups.use(life.session.process, cpu_seconds=0.5, memory_bytes=20)

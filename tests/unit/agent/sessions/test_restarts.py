@@ -93,7 +93,7 @@ async def test_external_restart_is_not_counted(host: Host) -> None:
         await host.clock.advance(5)
         life = agent.sessions.life(session.internal_id)
         host.engine.end(session.container, 0)
-        await host.engine.start(session.container)
+        host.engine.start_from_outside(session.container)
         await life.wait_for(lambda now: now.process not in {None, session.process})
         await agent.fail(session)
     async with host() as agent:

@@ -19,6 +19,7 @@ from agent.domain.engine import Engine, EngineInfo
 from agent.domain.ports import PortPool
 from agent.domain.steps import STEPS
 from agent.images.images import Images
+from agent.init.binary import init_program
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
@@ -44,6 +45,7 @@ from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools
 from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
+from agent.state import init_programs
 from agent.state.drain import HostDrain
 from agent.state.record import Records
 from tiltyard.agent.bounds import MAX_SENTENCE
@@ -113,6 +115,7 @@ class Daemon:
             ),
         )
         self._usage = UsageMeter(clock)
+        self._init = init_program()
         self._notifier = Notifier(supervision or Supervision(), clock.sleep)
         self._deadlines = Deadlines(clock)
         self._info: EngineInfo | None = None
@@ -157,6 +160,7 @@ class Daemon:
                 recovery,
                 images=self.images,
                 learn=self._learn,
+                keep_init=partial(init_programs.keep, self._config.state_dir, self._init),
             )
             stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)
             self.log_limits = LogLimits(runtime, sessions)
@@ -197,6 +201,15 @@ class Daemon:
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
 
+    async def _install_init(self) -> Path:
+        """Put the init of containers on the disk; while that is full, each pass tries again."""
+        state_dir = self._config.state_dir
+        try:
+            return await self._records.run(init_programs.install, state_dir, self._init)
+        except OSError as error:
+            log.warning("cannot write the init of containers", error=str(error))
+            return init_programs.installed(state_dir, self._init.sha256)
+
     async def _make_runtime(self) -> Runtime:
         return Runtime(
             agent_id=await self._records.open(),
@@ -208,7 +221,7 @@ class Daemon:
             feed=self.feed,
             metrics=self.metrics,
             usage=self._usage,
-            init=self._config.state_dir / "init",
+            init=await self._install_init(),
             forget_flows=self.conntrack.forget,
             failpoint=failpoint(self._config.failpoint, STEPS),
         )

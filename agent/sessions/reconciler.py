@@ -5,10 +5,10 @@ PASS_SECONDS. Only containers with this agent's label are touched.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 
-from agent.domain.engine import LABEL_SESSION, Container, EngineInfo
+from agent.domain.engine import LABEL_INIT, LABEL_SESSION, Container, EngineInfo
 from agent.domain.errors import AgentError
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -44,13 +44,16 @@ class Reconciler:
         *,
         images: Images,
         learn: Callable[[EngineInfo], None],
+        keep_init: Callable[[Collection[str]], None],
     ) -> None:
+        """`keep_init` keeps the init programs in use and the agent's own on the disk; blocks."""
         self._runtime = runtime
         self._disks = disks
         self._sessions = sessions
         self._recovery = recovery
         self._images = images
         self._learn = learn
+        self._keep_init = keep_init
         self._rules = Rules(
             container_seconds=runtime.settings.container_retention_hours * 3600,
             log_seconds=runtime.settings.log_retention_days * 86400,
@@ -126,6 +129,7 @@ class Reconciler:
         await self._recovery.retry(containers)
         self._reap(containers)
         self._end_leftovers(containers)
+        await self._keep_programs(listed)
         await self._retain()
         if is_trusted(self._runtime.clock):
             await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
@@ -165,6 +169,14 @@ class Reconciler:
                     internal_id,
                     cleanup.take_back(self._runtime, self._disks, life, found.container),
                 )
+
+    async def _keep_programs(self, containers: list[Container]) -> None:
+        """Keep the init programs that containers refer to: they are mounted at each start."""
+        used = {found.labels.get(LABEL_INIT, "") for found in containers}
+        try:
+            await self._runtime.records.run(self._keep_init, used)
+        except OSError as error:
+            log.warning("cannot write the init of containers", error=str(error))
 
     async def _retain(self) -> None:
         """Remove what retention or a full disk makes due."""

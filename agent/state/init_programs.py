@@ -1,7 +1,7 @@
 """Programs that are mounted in containers as their first process: `<state_dir>/init/<sha256>`.
 
-A file is never written to: a container refers to its path for as long as it exists, also when newer
-agents bring other programs. All functions block.
+A file is never written to: a container refers to its path for as long as it exists, also when
+newer agents bring other programs. All functions block.
 """
 
 import contextlib
@@ -41,6 +41,16 @@ def install(state_dir: Path, program: InitProgram) -> Path:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write(path, program.data, _MODE)
     return path
+
+
+def keep(state_dir: Path, program: InitProgram, used: Collection[str]) -> None:
+    """Have this program on the host, and no other that is not `used`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    remove_unused(state_dir, {*used, program.sha256})
+    install(state_dir, program)
 
 
 def _is_intact(path: Path) -> bool:

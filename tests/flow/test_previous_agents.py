@@ -75,7 +75,7 @@ async def test_previous_agent_neither_reads_nor_sends_newer_fields(tmp_path: Pat
         assert answer.status == 201
         assert answer.json["host"] == ""
         [held] = whole.engine.all
-        assert held.spec.args == ()
+        assert held.starts[-1].program[1:] == ()
         assert (await whole.call("DELETE", "/session/duel")).status == 204
         assert_error(await whole.call("GET", "/session/duel/report"), 503)
         assert whole.behind.proxy.unknown == {"GetReport"}  # type: ignore[attr-defined]  # of Previous

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,8 @@ class Agent:
         self.usage = UsageMeter(clock, self.cgroups.find)
         self.flows_forgotten: list[tuple[Port, ...]] = []
         """The ports of each conntrack flush, which can be held at "flows"."""
+        self.init_programs_in_use: list[Collection[str]] = []
+        """The names of the programs that each pass keeps beside the agent's own."""
         feed = Feed()
         deadlines = Deadlines(clock)
         metrics = Metrics()
@@ -151,6 +153,7 @@ class Agent:
             self.recovery,
             images=self.images,
             learn=lambda _info: None,
+            keep_init=self.init_programs_in_use.append,
         )
 
     async def _forget_flows(self, ports: Sequence[Port]) -> None:

@@ -107,7 +107,7 @@ class InitState(enum.Enum):
     WAITING = "waiting"  # For a hand-over
     HANDED = "handed"  # A hand-over has begun
     RUNNING = "running"  # The program has been executed
-    UNKNOWN = "unknown"  # There is no process, or it is no init of ours
+    UNKNOWN = "unknown"  # There is no process, or another program is first
 
 
 class ContainerStatus(enum.Enum):

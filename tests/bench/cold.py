@@ -1,7 +1,7 @@
 """Cold start: POST /session to its 201, compared with the same container through Docker's API.
 
 The container of a first session is inspected and its options are sent to Docker, with Docker's own
-init instead of ours. Each way removes its container before the other begins.
+init instead of the agent's. Each way removes its container before the other begins.
 """
 
 import http.client

@@ -13,9 +13,10 @@ import pytest
 from agent.docker import first_process
 from agent.docker.first_process import hand_over, until_begun
 from agent.domain.engine import InitState, Start
-from agent.domain.errors import EngineError, HandOverFailedError
+from agent.domain.errors import EngineError, HandOverFailedError, ImageCannotRunError
 from agent.domain.session import Process
 from agent.init.channel import REPORT, START, make_channel, opened_reports
+from agent.init.messages import Ended
 from agent.kernel.processes import live_process, wait_end
 from tests.support.agent.real_init import RealInit, read_state, real_init
 
@@ -201,6 +202,20 @@ class TestHandOver:
         await handed(init, SLEEP)
         os.kill(init.process.pid, signal.SIGCONT)
         await init.until(InitState.RUNNING)
+
+    async def test_is_not_answered_by_earlier_reports(self, init: RealInit) -> None:
+        writer = os.open(init.channel / REPORT, os.O_RDWR | os.O_NONBLOCK)
+        os.write(writer, b"executed\n")
+        with pytest.raises(ImageCannotRunError):
+            await handed(init, Start(("/none",), {}))
+        os.close(writer)
+
+    async def test_leaves_later_reports_to_others(self, init: RealInit) -> None:
+        with opened_reports(init.channel) as reports:
+            await handed(init, Start(("/bin/true",), {}))
+            await asyncio.to_thread(init.program.wait)
+            [report] = reports.all_reports()
+        assert isinstance(report, Ended)
 
     async def test_is_seen_without_its_report(self, init: RealInit) -> None:
         """Something in the container has read it."""

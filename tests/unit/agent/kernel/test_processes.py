@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.session import Process
-from agent.kernel.processes import live_process, wait_end
+from agent.kernel.processes import live_process, name_of, wait_end
 from tests.support.agent.hosts import until
 from tests.support.tasks import let_go
 
@@ -66,3 +67,24 @@ async def test_process_whose_id_was_reused_has_ended() -> None:
     me = await read(os.getpid())
     assert me is not None
     await wait_end(Process(me.pid, me.start_ticks + 1), read)
+
+
+def test_name_may_contain_anything(tmp_path: Path) -> None:
+    program = tmp_path / "a) R 1 (b"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "infinity"]) as running:
+        process = live_process(running.pid)
+        assert process is not None
+        assert name_of(process) == "a) R 1 (b"
+        running.kill()
+
+
+def test_later_process_has_not_the_name_of_its_predecessor(process: Process) -> None:
+    assert name_of(process) == "sleep"
+    assert name_of(Process(process.pid, process.start_ticks - 1)) is None
+
+
+def test_zombie_has_no_name(program: subprocess.Popen[bytes], process: Process) -> None:
+    program.kill()
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    assert name_of(process) is None

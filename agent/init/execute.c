@@ -72,18 +72,17 @@ struct refusal execute(char **arguments, char **environment)
 		return refusal;
 	if (name[length_to(name, '/')])
 		return attempt(name, arguments, environment);
-	const char *path = variable(environment, "PATH");
-	if (!path)
-		path = DEFAULT_PATH;
+	const char *found = find_variable(environment, "PATH");
+	const char *path = found ? found + sizeof("PATH=") - 1 : DEFAULT_PATH;
 	for (;;) {
 		char file[PATH_BYTES];
 		size_t length = length_to(path, ':');
 		if (join(file, path, length, name)) {
-			struct refusal found = attempt(file, arguments, environment);
-			if (!is_passed_over(found.error))
-				return found;
-			if (found.cause >= refusal.cause)
-				refusal = found;
+			struct refusal latest = attempt(file, arguments, environment);
+			if (latest.cause > PERMISSION)
+				return latest;
+			if (latest.cause >= refusal.cause)
+				refusal = latest;
 		}
 		if (!path[length])
 			return refusal;

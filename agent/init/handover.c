@@ -85,58 +85,28 @@ bool parse_strings(const struct header *header, char *strings, char **arguments,
 	return true;
 }
 
-static bool same_name(const char *one, const char *other, size_t length)
+static bool is_same_name(const char *one, const char *other)
 {
+	size_t length = name_length(one);
 	for (size_t i = 0; i < length; i++)
 		if (one[i] != other[i])
 			return false;
-	return name_length(other) == length;
+	return other[length] == '=';
 }
 
-size_t slots_for(size_t count)
+char *find_variable(char **variables, const char *entry)
 {
-	size_t slots = 2;
-	while (slots < 2 * count)
-		slots *= 2;
-	return slots;
+	while (*variables && !is_same_name(entry, *variables))
+		variables++;
+	return *variables;
 }
 
-static size_t length_of(char **list)
+void merge_variables(char **own, char **given, char **merged)
 {
-	size_t length = 0;
-	while (list[length])
-		length++;
-	return length;
-}
-
-void merge_variables(char **own, char **given, char **merged, uint32_t *slots)
-{
-	size_t own_count = length_of(own);
-	size_t given_count = length_of(given);
-	size_t mask = slots_for(own_count + given_count) - 1;
-	size_t filled = 0;
-	/* A slot has the place of a variable in `merged`, counted from 1. */
-	for (size_t i = 0; i < own_count + given_count; i++) {
-		char *entry = i < own_count ? own[i] : given[i - own_count];
-		size_t length = name_length(entry);
-		size_t slot = checksum(0, entry, length) & mask;
-		while (slots[slot] && !same_name(entry, merged[slots[slot] - 1], length))
-			slot = (slot + 1) & mask;
-		if (!slots[slot]) {
-			slots[slot] = (uint32_t)++filled;
-			merged[filled - 1] = entry;
-		} else if (i >= own_count) {
-			merged[slots[slot] - 1] = entry;
-		}
-	}
-	merged[filled] = NULL;
-}
-
-const char *variable(char **environment, const char *name)
-{
-	size_t length = name_length(name);
-	for (; *environment; environment++)
-		if (same_name(name, *environment, length) && (*environment)[length] == '=')
-			return *environment + length + 1;
-	return NULL;
+	for (; *own; own++)
+		if (!find_variable(given, *own))
+			*merged++ = *own;
+	while (*given)
+		*merged++ = *given++;
+	*merged = NULL;
 }

@@ -39,15 +39,11 @@ bool parse_header(const char *bytes, struct header *header);
  * has room for its number and a NULL. False if the strings are not those of the header. */
 bool parse_strings(const struct header *header, char *strings, char **arguments, char **variables);
 
-/* The number of slots that `merge_variables` needs for an environment of `count` variables. */
-size_t slots_for(size_t count);
+/* Fills `merged`, which has room for both lists and a NULL, with the variables of `own` whose names
+ * are not in `given`, and with those of `given`. NULL ends each list. */
+void merge_variables(char **own, char **given, char **merged);
 
-/* Fills `merged` with the variables of `own`, of which those with a name in `given` have the value
- * there, and with all others of `given`; NULL ends each list. The last one of a name in `given`
- * counts. `merged` has room for both lists and a NULL, `slots` for `slots_for` of both, all 0. */
-void merge_variables(char **own, char **given, char **merged, uint32_t *slots);
-
-/* The value of a variable; NULL if it is not set. */
-const char *variable(char **environment, const char *name);
+/* The variable with the name of `entry`, a NAME or NAME=value; NULL if there is none. */
+char *find_variable(char **variables, const char *entry);
 
 #endif

@@ -212,8 +212,7 @@ static struct refusal receive_program(
 	size_t arguments = 1 + header->arguments + 1;
 	size_t given = header->variables + 1;
 	size_t merged = own + header->variables + 1;
-	size_t slots = slots_for(own + header->variables);
-	size_t size = (arguments + given + merged) * sizeof(char *) + slots * sizeof(uint32_t);
+	size_t size = (arguments + given + merged) * sizeof(char *);
 	long room = CALL(SYS_mmap, NULL, size + header->bytes, PROT_READ_WRITE,
 		MAP_PRIVATE_ANONYMOUS, -1, 0);
 	if (room < 0 && room > -4096)
@@ -226,8 +225,7 @@ static struct refusal receive_program(
 	if (!receive(init, strings, header->bytes) ||
 	    !parse_strings(header, strings, program->arguments, variables))
 		return refuse(EPROTO, false, false);
-	uint32_t *table = (uint32_t *)(program->environment + merged);
-	merge_variables(init->environment, variables, program->environment, table);
+	merge_variables(init->environment, variables, program->environment);
 	return NONE;
 }
 
@@ -306,7 +304,7 @@ static void open_channel(struct init *init, const char *folder)
 	init->report = (int)CALL(SYS_openat, channel, "report", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	init->start = (int)CALL(SYS_openat, channel, "start", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (init->start < 0)
-		end_refused(init, refuse(-init->start, false, false));
+		end_refused(init, (struct refusal){.error = -init->start, .cause = HANDOVER});
 	CALL(SYS_close, channel);
 }
 

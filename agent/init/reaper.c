@@ -5,13 +5,13 @@
 /* An array of arrays, since pointers would have to be relocated when the program begins. */
 static const char CAUSES[][16] = {
 	[MISSING] = "missing",
-	[OTHER] = "other",
 	[INTERPRETER] = "interpreter",
 	[PERMISSION] = "permission",
 	[ARCHITECTURE] = "architecture",
 	[LENGTH] = "length",
 	[RESOURCES] = "resources",
 	[HANDOVER] = "handover",
+	[OTHER] = "other",
 };
 
 static enum cause cause_of(int error, bool exists, bool is_elf)
@@ -19,7 +19,7 @@ static enum cause cause_of(int error, bool exists, bool is_elf)
 	switch (error) {
 	case ENOENT:
 		return exists ? INTERPRETER : MISSING;
-	case ENOTDIR: case ESTALE:
+	case ENOTDIR: case ESTALE: case ENODEV: case ETIMEDOUT: /* of network file systems, too */
 		return MISSING;
 	case EACCES:
 		return PERMISSION;
@@ -39,16 +39,6 @@ static enum cause cause_of(int error, bool exists, bool is_elf)
 struct refusal refuse(int error, bool exists, bool is_elf)
 {
 	return (struct refusal){.error = error, .cause = cause_of(error, exists, is_elf)};
-}
-
-bool is_passed_over(int error)
-{
-	switch (error) {
-	case ENOENT: case ENOTDIR: case EACCES: case ESTALE: case ENODEV: case ETIMEDOUT:
-		return true;
-	default:
-		return false;
-	}
 }
 
 bool is_forwarded(int signal)

@@ -15,16 +15,17 @@ enum { FAILED = 125 };
 /* The longest line of a report with its newline; the kernel writes it in one piece. */
 enum { LINE_BYTES = 64 };
 
-/* Why a program was not executed. Of several attempts the greatest one counts. */
+/* Why a program was not executed. After the first three, another file of its name in PATH may be
+ * executed instead; if there is none, the greatest of the causes counts. */
 enum cause {
 	MISSING,      /* There is no such file */
-	OTHER,
 	INTERPRETER,  /* The file is there, and the program that it needs is not */
 	PERMISSION,   /* It is not executable */
 	ARCHITECTURE, /* It is a program for other machines */
 	LENGTH,       /* Arguments and environment are too long */
 	RESOURCES,    /* The kernel is short of memory, processes or files */
-	HANDOVER,     /* The hand-over is broken */
+	HANDOVER,     /* The hand-over is broken, or cannot be received */
+	OTHER,
 };
 
 /* `error`: number of the kernel, 0 if nothing was refused. */
@@ -35,9 +36,6 @@ struct refusal {
 
 /* Evaluates the error of an execution. `exists`: the file is there. `is_elf`: it is a program. */
 struct refusal refuse(int error, bool exists, bool is_elf);
-
-/* Whether another file of that name, further on in PATH, may be executed instead. */
-bool is_passed_over(int error);
 
 /* Whether a signal is passed on to the program. Those are not that the kernel raises for a fault of
  * the first process, nor those about its own children and terminal. */

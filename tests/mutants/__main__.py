@@ -14,14 +14,28 @@ from pathlib import Path
 
 import click
 
+from agent.init.binary import PATH
 from tests.mutants.table import Mutant, load
-from tests.support.harness import copy_sources
+from tests.support.harness import ROOT, copy_sources
 
 LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
 TIMEOUT = 60  # Seconds of one test, unless it is marked: many hang with a defect
 PASSED = 0
 FAILED = 1
 """Exit codes of pytest; others say that the tests could not be run."""
+
+
+def build(tree: Path) -> None:
+    """Build the first process of containers, if its sources have changed.
+
+    Raises click.ClickException when they cannot be compiled.
+    """
+    command = ["make", "--silent", str(PATH.relative_to(ROOT))]
+    done = subprocess.run(
+        command, cwd=tree, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+    )
+    if done.returncode != 0:
+        raise click.ClickException(f"cannot build {PATH.name}:\n{done.stderr}")
 
 
 def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
@@ -67,6 +81,7 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
     path.write_text(mutated, "utf-8")
     passed = []
     try:
+        build(tree)
         for test in mutant.tests:
             code, output = run_tests(tree, [test])
             if code not in {PASSED, FAILED}:
@@ -75,6 +90,7 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
                 passed.append(test)
     finally:
         path.write_text(original, "utf-8")
+        build(tree)
     return passed
 
 
@@ -89,6 +105,7 @@ def main(only: str) -> None:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder)
         copy_sources(tree)
+        build(tree)
         code, output = run_tests(tree, sorted({test for each in mutants for test in each.tests}))
         if code != PASSED:
             raise click.ClickException(f"the tests fail without a mutation:\n{output}")

@@ -48,6 +48,8 @@ BESIDE := --dist loadgroup --no-loadscope-reorder --numprocesses $(shell expr $$
 SLOWEST := --durations=40 --durations-min=5
 STAMP := $(VENV)/.tiltyard-installed
 BUILDER := build/wheel-venv/bin/python
+# A copy of the sources, with the first process of containers for the machines of the wheel.
+UNPACKED := build/wheel-sources
 
 # The first process of containers, a C program without a C library: neither the compiler nor the
 # machine that runs it needs one. ARCH=x86_64|aarch64, with wheel: the machines of the wheel.
@@ -136,12 +138,17 @@ lock: install ## resolve the dependencies of pyproject.toml again
 	  --extra=dev --constraint=requirements.txt \
 	  --output-file=requirements-dev.txt pyproject.toml
 
-wheel: ## build the package that the two targets below install, into dist/
+wheel: ## build the package that the two targets below install, into dist/; ARCH=aarch64
 	@.ci/prerequisites python
 	@$(BUILDER) -c 'import setuptools' 2>/dev/null || $(MAKE) --silent build/wheel-venv
-	@rm -rf build/lib build/bdist.* dist/tiltyard-*.whl
+	@$(MAKE) --silent build/init/$(ARCH)/tiltyard-init
+	@rm -rf $(UNPACKED) dist/tiltyard-*.whl
+	@mkdir -p $(UNPACKED)
+	@cp -R LICENSE MANIFEST.in README.md pyproject.toml agent controlplane tiltyard $(UNPACKED)
+	@install -D build/init/$(ARCH)/tiltyard-init $(UNPACKED)/$(INIT)
 	@$(BUILDER) -m pip wheel --quiet --disable-pip-version-check --no-input --no-deps \
-	  --no-build-isolation --no-index --wheel-dir dist .
+	  --no-build-isolation --no-index --wheel-dir dist \
+	  --config-settings=--build-option=--plat-name=manylinux2014_$(ARCH) ./$(UNPACKED)
 
 # What `wheel` builds with: setuptools as it is locked, and nothing else.
 .PHONY: build/wheel-venv

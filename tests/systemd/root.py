@@ -18,6 +18,7 @@ PACKAGES = (
     "containerd",
     "dbus",
     "docker.io",
+    "gcc",
     "iproute2",
     "iptables",
     "make",

@@ -6,12 +6,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.init.binary import init_program
 from tests.support.harness import ROOT, copy_sources, source_files
 from tests.systemd.wheels import fetched_wheels
 
@@ -156,6 +158,8 @@ def _break_off(machine: Overlaid, sources: Path, wheel: Path) -> None:
 
 
 def _everything_is_in_place(machine: Overlaid) -> None:
+    code = "from agent.init.binary import init_program; init_program()"
+    machine.run("/opt/tiltyard/agent/bin/python", "-c", code)
     for program in PROGRAMS:
         unit = f"tiltyard-{program}"
         text = machine.run("cat", f"/usr/local/lib/systemd/system/{unit}.service")
@@ -220,6 +224,20 @@ def _uninstall(machine: Overlaid, sources: Path) -> None:
     ]
     assert left == []
     assert machine.attempt("id", "tiltyard-agent")[0] == 1
+
+
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_wheel_has_the_first_process_of_containers_for_its_machines(
+    machine: Overlaid, sources: Path, architecture: str
+) -> None:
+    machine.run("make", "wheel", f"ARCH={architecture}", cwd=sources)
+    [wheel] = (sources / "dist").iterdir()
+    assert wheel.name.endswith(f"-py3-none-manylinux2014_{architecture}.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract("agent/init/bin/tiltyard-init", sources)
+        names = archive.namelist()
+    assert init_program(sources / "agent/init/bin/tiltyard-init", architecture).data
+    assert [name for name in names if name.endswith((".c", ".h"))] == []
 
 
 @pytest.mark.parametrize("theirs", [None, '{"icc": true}'])

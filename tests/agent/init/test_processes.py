@@ -15,7 +15,7 @@ import pytest
 from agent.init.binary import PATH
 from agent.init.channel import REPORT
 from agent.init.messages import Cause, Ended, Executed, Refused
-from tests.agent.init.signals import EVERY, NOT_FORWARDED, UNTOUCHABLE
+from tests.agent.init.signals import EVERY, NOT_FORWARDED, TAKES_SIGNALS, UNTOUCHABLE
 from tests.support.agent.init_process import NEW_PIDS, InitProcess, docker_init
 from tests.support.harness import wait_until
 
@@ -28,14 +28,6 @@ OF_STATUS = (
     "Name|Umask|Tgid|Pid|PPid|Uid|Gid|Groups|NSpid|NSpgid|NSsid|Threads|SigPnd|ShdPnd|SigBlk"
     "|SigIgn|SigCgt|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp"
 )
-TAKES_SIGNALS = """
-import signal
-every = signal.valid_signals()
-signal.pthread_sigmask(signal.SIG_BLOCK, every)
-print("ready", flush=True)
-while True:
-    print(int(signal.sigwait(every)), flush=True)
-"""
 CHANGES_SIGNALS = """
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGABRT})

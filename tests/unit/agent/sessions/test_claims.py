@@ -179,9 +179,16 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
         stopping = asyncio.create_task(stop, name="stop")
         await until_idle()
     else:
+        agent.engine.hold("inspect")
         agent.engine.end(name, 0)
+        await agent.engine.held("inspect")  # the engine has not confirmed the end
+    claim = agent.warm_pools.claim(standby.internal_id, a_claim())
+    claiming_it = asyncio.create_task(claim, name="claim")
+    await until_idle()
+    if not stopped:
+        agent.engine.release("inspect")
     with pytest.raises(errors.StandbyNotClaimableError):
-        await agent.warm_pools.claim(standby.internal_id, a_claim())
+        await claiming_it
     if stopped:
         agent.engine.end(name, 0)
         await stopping

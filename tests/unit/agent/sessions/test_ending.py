@@ -1,9 +1,11 @@
 import asyncio
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from agent.domain import errors, restarts
+from agent.domain.engine import ReportedEnd
 from agent.domain.session import Process
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
@@ -95,10 +97,10 @@ async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.Monk
     agent.engine.ignores_sigterm.add(name)
     failures = [errors.EngineTimeoutError("inspect")]
 
-    async def failing(process: Process) -> None:
+    async def failing(process: Process, channel: Path | None = None) -> ReportedEnd | None:
         if failures and agent.now(session.internal_id).state is not State.RUNNING:
             raise failures.pop()
-        await wait_end(process)
+        return await wait_end(process, channel)
 
     monkeypatch.setattr(agent.engine, "wait_end", failing)
     stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
@@ -110,14 +112,11 @@ async def test_failed_wait_is_not_the_end(agent: Agent, monkeypatch: pytest.Monk
     assert (await agent.engine.inspect(name)).process is None
 
 
-@pytest.mark.parametrize("lost", ["start", "inspect"])
+@pytest.mark.parametrize("lost", ["start", "hand_over"])
 async def test_stop_ends_a_game_after_an_unknown_restart(agent: Agent, lost: str) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    if lost == "start":
-        agent.engine.answer_lost_next("start")
+    agent.engine.answer_lost_next(lost)
     life = await agent.fail(session)
-    if lost == "inspect":
-        agent.engine.fail_next("inspect", errors.EngineError("inspect", "unreadable"))
     await agent.clock.advance(1)
     while (await agent.engine.inspect(session.container)).process is None:
         await asyncio.sleep(0)

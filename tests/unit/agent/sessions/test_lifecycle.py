@@ -93,13 +93,13 @@ async def test_repeated_start_joins_and_another_spec_is_refused(agent: Agent) ->
 
 async def test_game_that_the_engine_has_forgotten_ends_with_its_start(agent: Agent) -> None:
     internal_id = an_id()
-    agent.steps.hold("start.started")
+    agent.steps.hold("start.waiting")
     starting = asyncio.create_task(agent.sessions.start(internal_id, a_spec()))
-    await agent.steps.reached("start.started")
+    await agent.steps.reached("start.waiting")
     agent.engine.forget_start(container_name(internal_id))
     stopping = asyncio.create_task(agent.sessions.stop(internal_id, EndReason.STOPPED))
     await until_idle()
-    agent.steps.release("start.started")
+    agent.steps.release("start.waiting")
     with pytest.raises(errors.SessionStoppedError):
         await starting
     with pytest.raises(errors.SessionNotFoundError):

@@ -38,16 +38,19 @@ async def test_agent_killed_during_a_start_leaves_all_or_nothing(host: Host, ste
     async with host() as agent:
         assert agent.sessions.reconciled
         found = await host.engine.list(agent.runtime.agent_id)
-        if step in {"start.started", "start.saved"}:
+        if step in {"start.saved", "start.handed"}:
             assert [session.state for session in agent.sessions.started()] == [State.RUNNING]
-            assert len(found) == 1
+            [container] = found
+            await until(lambda: host.engine.executed == {container.container: 1})
         else:
             await until(lambda: agent.sessions.all() == [])
-            assert found == []
+            assert await host.engine.list(agent.runtime.agent_id) == []
+            assert not host.engine.executed
             assert agent.nothing_is_held()
             assert agent.directories() == []
         assert (await agent.sessions.start(internal_id, a_spec(ttl=60.0))).state is State.RUNNING
-        assert len(await host.engine.list(agent.runtime.agent_id)) == 1
+        [container] = await host.engine.list(agent.runtime.agent_id)
+        assert host.engine.executed == {container.container: 1}
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
@@ -268,6 +271,7 @@ async def test_container_restarted_while_the_agent_was_down_is_a_new_run(host: H
         await life.wait_for(lambda now: now.process not in {None, session.process})
         assert life.session.state is State.RUNNING
         assert life.session.ready_time is None
+        await until(lambda: host.engine.executed[session.container] == 2)
         host.engine.bind(session.container)
         await host.clock.advance(LONGEST_SECONDS)
         await agent.ready(session.internal_id)

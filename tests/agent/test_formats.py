@@ -104,6 +104,7 @@ def test_ignores_fields_of_a_newer_agent(written: Path) -> None:
 async def _put_back(written: Path, engine: FakeEngine) -> None:
     """Recreate the containers of the sessions as their agent left them."""
     agent_id = (written / "state" / "agent_id").read_text().strip()
+    has_init = int((written / "state" / "format").read_text()) > 1
     label = (written / "label.json").read_text()
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
         session = SESSIONS.validate_json(path.read_bytes())
@@ -114,9 +115,13 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
             image=session.spec.image,
             ports=session.ports,
             record=label if session.internal_id == RUNNING else "",
+            init=f"/init/{'0' * 64}" if has_init else "",
         )
         name = await engine.create(spec)
         engine.start_from_outside(name)
+        if has_init:
+            engine.hand(name)
+            engine.execute(name)
         if session.internal_id in {RESTARTING, ENDED}:
             engine.end(name, 139)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,9 +17,10 @@ import pytest
 from agent.docker.calls import GENERAL_CALLS, RESERVED_CALLS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain import errors
-from agent.domain.engine import ContainerStatus
+from agent.domain.engine import ContainerStatus, InitState, Start
 from agent.init.channel import make_channel
 from agent.kernel.processes import live_process
+from tests.support.agent.real_init import real_init
 from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
     ACCEPTED,
@@ -321,6 +323,21 @@ async def test_list_inspects_running_container_once_per_run(script: ScriptedEngi
     first = await script.client.list("agent-1")
     assert first[0].process == await asyncio.to_thread(live_process, os.getpid())
     assert await script.client.list("agent-1") == first
+    assert script.seen["GET /containers/abc/json"] == 1
+
+
+async def test_list_shows_what_each_init_does_now(script: ScriptedEngine) -> None:
+    async with real_init(script.channel) as init:
+        await init.until(InitState.WAITING)
+        pid = init.process.pid
+        script.answer("GET /containers/json", says([listed("abc", "running")]))
+        script.answer("GET /containers/abc/json", says(inspected(Status="running", Pid=pid)))
+        [before] = await script.client.list("agent-1")
+        assert before.init is InitState.WAITING
+        start = Start(("/bin/sleep", "infinity"), {})
+        await script.client.hand_over(before, script.channel, start)
+        [after] = await script.client.list("agent-1")
+        assert after == replace(before, init=InitState.RUNNING)
     assert script.seen["GET /containers/abc/json"] == 1
 
 

@@ -85,6 +85,20 @@ def state_format(problem: str) -> Finding:
     return ok("state-format", "this version can read the state")
 
 
+def init(problem: str | None) -> Finding:
+    """The first process of containers must be executable where it is mounted from."""
+    if problem is None:
+        hint = "start the agent, which puts it there"
+        return warn("init", "the first process of containers is not in place yet", hint)
+    if problem:
+        hint = (
+            "no session can start: mount the disk of `state_dir` without `noexec`, let SELinux"
+            " label it for files that containers execute, or install the agent again"
+        )
+        return bad("init", problem, hint)
+    return ok("init", "the first process of containers can be executed")
+
+
 def policy(path: Path | None, problem: str) -> Finding:
     """The policy must be valid."""
     if problem:

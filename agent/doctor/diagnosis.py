@@ -53,6 +53,7 @@ def _host(facts: Facts) -> Iterator[Finding]:
     uid = agent.process.uid if agent and agent.process else None
     yield _evaluate("state-dir", facts.state_dir, partial(host_checks.state_dir, uid=uid))
     yield _evaluate("state-format", facts.state_format, agent_checks.state_format)
+    yield _evaluate("init", facts.init, agent_checks.init)
     if isinstance(facts.kernel, Unknown):
         yield _unknown("kernel", facts.kernel)
     else:

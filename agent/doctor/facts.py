@@ -114,7 +114,8 @@ class CertificateFacts:
 class Facts:
     """All facts. A missing file is None, as is the engine's disk if unknown.
 
-    `policy`, `state_format` and `firewall` are problems; `firewall` is None if disabled.
+    `policy`, `state_format`, `init` and `firewall` are problems; `firewall` is None if disabled.
+    `init`: of the first process of containers, None if the agent has not put it in place yet.
     """
 
     config: AgentConfig
@@ -126,6 +127,7 @@ class Facts:
     state_dir: FileFacts | Unknown | None
     state_format: str | Unknown
     state_disk: DiskFacts | Unknown
+    init: str | Unknown | None
     agent_socket: FileFacts | Unknown | None
     agent: AgentFacts | Unknown
     policy: str | Unknown

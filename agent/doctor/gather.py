@@ -26,6 +26,7 @@ from agent.doctor.host_facts import (
     disk_facts,
     dockerd_facts,
     file_facts,
+    init_problem,
     kernel_facts,
     process_facts,
 )
@@ -59,6 +60,7 @@ def gather(config: AgentConfig, *, seconds: float = GATHER_SECONDS) -> Facts:
         "state_dir": lambda: file_facts(config.state_dir),
         "state_format": lambda: _problem(state_format.check, config.state_dir),
         "state_disk": lambda: disk_facts(config.state_dir),
+        "init": lambda: init_problem(config.state_dir),
         "agent_socket": lambda: file_facts(config.socket),
         "agent": lambda: agent_facts(config.socket),
         "policy": lambda: _problem(load_policy, config.policy),

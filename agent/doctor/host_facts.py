@@ -4,8 +4,10 @@ import contextlib
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from agent.docker.dockerd import daemon_pid, daemon_settings, grantable_nofile
 from agent.doctor.facts import (
@@ -16,6 +18,8 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
+from agent.init.binary import NoInitError, init_program
+from agent.state.init_programs import installed
 from tiltyard.contract import Protocol
 from tiltyard.runtime.kernel_clock import kernel_is_synchronised
 
@@ -28,6 +32,7 @@ _TABLES = (
     ("udp6", Protocol.UDP, ""),
 )
 """Tables of /proc/net, with the state of sockets that own their port; "" is any."""
+_CHECK_SECONDS = 5.0  # Timeout of a program that does nothing
 _SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
 
 
@@ -69,6 +74,39 @@ def disk_facts(path: Path) -> DiskFacts:
         free_inodes=found.f_favail,
         read_only=bool(found.f_flag & os.ST_RDONLY),
     )
+
+
+def init_problem(state_dir: Path) -> str | None:
+    """Execute the first process of containers where the agent keeps it, as the agent's user.
+
+    Returns why that is not possible, or "". None if the agent has not put it in place yet.
+    """
+    try:
+        path = installed(state_dir, init_program().sha256)
+        owner = path.stat()
+    except NoInitError as error:
+        return str(error)
+    except FileNotFoundError:
+        return None
+    # Root must not execute what another user could have replaced.
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        user = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and no words of callers
+            [path, "--check"],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_CHECK_SECONDS,
+            **user,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"cannot execute {path}: {getattr(error, 'strerror', None) or error}"
+    if done.returncode != 0:
+        return f"cannot execute {path}: it ended with {done.returncode}"
+    return ""
 
 
 def process_facts(pid: int) -> ProcessFacts:

@@ -35,7 +35,6 @@ from agent.doctor.facts import (
 )
 from agent.doctor.gather import gather
 from agent.doctor.host_facts import disk_facts, file_facts, kernel_facts, port_list
-from agent.init.binary import InitProgram, init_program
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.scripted_engine import INFO, ScriptedEngine, says
@@ -266,19 +265,6 @@ def test_agent_does_not_start_with_world_accessible_docker_socket(open_folder: P
     assert result.exit_code == EXIT_CONFIG
     assert "is open to all users of this host, which makes them root: chmod 0660" in result.stderr
     assert not (open_folder / "state").exists()
-
-
-def test_agent_does_not_start_without_first_process_of_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> InitProgram:
-        return init_program(tmp_path / "none")
-
-    monkeypatch.setattr("agent.cli.serve.init_program", missing)
-    result = run(tmp_path, "serve")
-    assert result.exit_code == EXIT_CONFIG
-    assert f"it does not start: cannot read {tmp_path}/none: No such file" in result.stderr
-    assert not (tmp_path / "state").exists()
 
 
 async def test_agent_starts_without_engine(

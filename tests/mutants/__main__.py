@@ -26,7 +26,7 @@ FAILED = 1
 
 
 def build(tree: Path) -> None:
-    """Build the first process of containers, if its sources have changed.
+    """Compile the first process of containers, if its sources have changed.
 
     Raises click.ClickException when they cannot be compiled.
     """
@@ -80,8 +80,10 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
         raise click.ClickException(str(error)) from error
     path.write_text(mutated, "utf-8")
     passed = []
+    is_compiled = path.suffix in {".c", ".h"}
     try:
-        build(tree)
+        if is_compiled:
+            build(tree)
         for test in mutant.tests:
             code, output = run_tests(tree, [test])
             if code not in {PASSED, FAILED}:
@@ -90,7 +92,8 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
                 passed.append(test)
     finally:
         path.write_text(original, "utf-8")
-        build(tree)
+        if is_compiled:
+            build(tree)
     return passed
 
 

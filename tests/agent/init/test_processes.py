@@ -106,8 +106,7 @@ def test_signals_have_their_defaults_whatever_they_were(tmp_path: Path, *, in_pl
 
 def test_descriptors_of_its_parent_are_not_inherited(tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w") as file:
-        options = {"pass_fds": [file.fileno()]}
-        with InitProcess(tmp_path / "channel", **options) as init:
+        with InitProcess(tmp_path / "channel", pass_fds=[file.fileno()]) as init:
             init.hand_over("ls", "-l", "/proc/self/fd")
             assert "secret" not in init.output()
 
@@ -227,11 +226,13 @@ def test_takes_little_memory_before_and_after_a_large_handover(tmp_path: Path) -
 @pytest.mark.root
 def test_program_of_the_same_user_cannot_trace_it(open_folder: Path) -> None:
     user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    script = "cat /proc/1/comm && kill -0 1 && echo reachable; cat /proc/1/environ && echo read"
+    script = "read line; cat /proc/1/comm; kill -0 1 && echo reachable; cat /proc/1/environ"
     with InitProcess(
         open_folder / "channel", before=(*NEW_PIDS, *user), program=open_folder / "tiltyard-init"
     ) as init:
         init.hand_over("sh", "-c", script)
+        assert init.next_report() == Executed()
+        init.end_input()
         assert init.output().splitlines() == [
             "tiltyard-run",
             "reachable",

@@ -96,7 +96,7 @@ def docker_init(
 
 
 class InitProcess(FirstProcess):
-    """An init of ours that has begun to wait; `folder` for its channel is empty.
+    """An init that has begun to wait; `folder` for its channel is empty.
 
     `before`: a command that executes the init. `seen_as`: the path of the folder for the init, if
     that is another one. `without`: one of the FIFOs that is missing. `options`: those of `Popen`.

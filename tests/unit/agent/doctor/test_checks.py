@@ -47,6 +47,7 @@ SOUND = facts.Facts(
     ),
     state_dir=facts.FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
     state_format="",
+    init="",
     state_disk=facts.DiskFacts("/var/lib", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
     agent_socket=facts.FileFacts(stat.S_IFSOCK | 0o660, 990, open_way=True),
     agent=facts.AgentFacts(
@@ -149,6 +150,9 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("state_dir.mode", stat.S_IFREG | 0o600, "state-dir", FAIL, "not a directory"),
         ("state_dir.mode", stat.S_IFDIR | 0o750, "state-dir", FAIL, "0750"),
         ("state_dir.uid", 0, "state-dir", FAIL, "owner 0, and the agent is user 990"),
+        ("init", None, "init", WARN, "is not in place yet"),
+        ("init", "cannot execute it", "init", FAIL, "cannot execute it"),
+        ("init", facts.Unknown("Permission denied"), "init", WARN, "Permission denied"),
         ("state_format", "a newer version has run", "state-format", FAIL, "a newer version"),
         ("kernel.local_ports", (29000, 60999), "port-range", WARN, "^1001 ports of 20000-30000"),
         ("kernel.local_ports", (30001, 60999), "port-range", OK, "apart"),

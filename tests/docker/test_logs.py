@@ -123,20 +123,26 @@ async def image(engine: DockerEngine, demo_image: Image) -> str:
     return demo_image.reference
 
 
+def _make_folders(public: Path) -> None:
+    public.mkdir(mode=0o755)  # the game is not its owner
+    make_channel(public / FOLDER)
+
+
 @contextlib.asynccontextmanager
 async def playing(
     engine: DockerEngine, image: str, folder: Path, *args: str
 ) -> AsyncIterator[Game]:
     session = a_session()
-    channel = folder / FOLDER
-    await asyncio.to_thread(make_channel, channel)
+    public = folder / session.internal_id
+    channel = public / FOLDER
+    await asyncio.to_thread(_make_folders, public)
     container = await engine.create(
         a_container_spec(
             internal_id=session.internal_id,
             agent_id="logs",
             image=image,
             init=str(binary.PATH),
-            public_dir=str(folder),
+            public_dir=str(public),
         )
     )
     try:

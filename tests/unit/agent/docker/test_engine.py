@@ -127,6 +127,34 @@ async def test_answer_larger_than_any_list_is_not_read(
         await script.client.images()
 
 
+@pytest.mark.parametrize(
+    ("last_line", "cause"),
+    [
+        (b"exec /run/tiltyard-init: exec format error\n", ": exec /run/tiltyard-init: exec form"),
+        (b"what a game printed before\n", "$"),
+    ],
+)
+async def test_init_that_ends_before_it_waits_is_an_error(
+    script: ScriptedEngine, last_line: bytes, cause: str
+) -> None:
+    script.answer("POST /containers/x/start", raw(b"", 204))
+    running = says(inspected(Status="running", Pid=2**22 + 1))
+    ended = says(inspected(Status="exited", ExitCode=1, FinishedAt="2026-11-28T00:00:00Z"))
+    script.answer("GET /containers/x/json", running, running, ended)
+    frame = b"2026-11-28T00:00:00.000000001Z " + last_line
+    script.answer(
+        "GET /containers/abc/logs", raw(b"\2\0\0\0" + len(frame).to_bytes(4, "big") + frame)
+    )
+    with pytest.raises(errors.EngineError, match=f"cannot start: its init ended with 1{cause}"):
+        await script.client.start("x", script.channel)
+
+
+async def test_container_without_a_channel_is_not_started(script: ScriptedEngine) -> None:
+    with pytest.raises(errors.EngineError, match="its channel cannot be opened"):
+        await script.client.start("x", script.channel / "none")
+    assert script.seen["POST /containers/x/start"] == 0
+
+
 async def test_hanging_starts_do_not_block_kill(script: ScriptedEngine) -> None:
     names = [f"c{number}" for number in range(GENERAL_CALLS)]
     startable(script, *names)

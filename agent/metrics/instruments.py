@@ -42,11 +42,15 @@ class Start(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """The consecutive phases of a start; READY lasts until all ports are bound."""
+    """The consecutive phases of a start.
+
+    START lasts until the container waits, READY until all ports are bound.
+    """
 
     QUEUE = "queue"
     CREATE = "create"
     START = "start"
+    EXECUTE = "execute"
     READY = "ready"
 
 

@@ -4,7 +4,7 @@ Every step is durable before the next begins, and is a failpoint for tests; the 
 latest before its container starts. After an engine timeout the outcome is unknown and is read
 again, never assumed.
 
-One rule holds for a container that waits for its program, whoever has started it: its session's
+One rule holds for a container that waits for its program, however it was started: its session's
 task hands the program over, once, if the record says that the session runs; else it is removed
 (start), started by a later restart, or ended (stop).
 """
@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent.domain import restarts
+from agent.domain import restarts, runs
+from agent.domain.clock import HostClock
 from agent.domain.deadlines import deadline_by
 from agent.domain.ends import Evidence
 from agent.domain.engine import Container, container_name, name_of
@@ -105,24 +106,25 @@ class Lifecycle:
     async def _adopt(self, container: Container | None) -> None:
         life = self._life
         session = self._life.session
+        clock = self._runtime.clock
         executes = container is not None and container.executes
         if session.state is State.CREATED:
             if container is None or not executes:  # it is recorded as running before it executes
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
             deadline = session.deadline
-            await life.save(starting.running(self._runtime, session, container, deadline=deadline))
+            await life.save(runs.running(clock, session, container, deadline=deadline))
             life.finish_start()
         elif not session.state.ended:
-            life.apply(starting.as_found(self._runtime, session, container))
+            life.apply(runs.as_found(clock, session, container))
             self._waits = container is not None and container.waits
             self._in_doubt = session.state is State.RESTARTING
             if container is None or container.has_lost_process:
                 self._recorded_only = life.session.process
             if self._in_doubt and container is not None and executes:
                 # A restart that a full disk kept out of the record.
-                await life.save(starting.restarted(self._runtime, life.session, container))
-            same_boot = session.boot_id in {"", self._runtime.clock.boot_id}
+                await life.save(runs.restarted(clock, life.session, container))
+            same_boot = session.boot_id in {"", clock.boot_id}
             if life.session.process is None and not same_boot:
                 await self._handle_reboot(container)
 
@@ -207,7 +209,7 @@ class Lifecycle:
         """Go on with a container that others have restarted: it is still this session."""
         self._waits = container.waits
         if not self._waits:
-            session = starting.next_run(self._runtime, self._life.session, container)
+            session = runs.next_run(self._runtime.clock, self._life.session, container)
             await self._life.save(session)
 
     async def _ends_unless_stopped(self, following: ending.Following) -> bool:
@@ -239,7 +241,7 @@ class Lifecycle:
             if container.process is None:
                 self._waits = False  # it has ended meanwhile
                 return
-            await self._begin_run(container, starting.next_run)
+            await self._begin_run(container, runs.next_run)
         except (EngineUnavailableError, EngineTimeoutError) as error:
             log.warning("cannot resume yet", session=life.session.internal_id, error=str(error))
             await self._unless_stopped(runtime.clock.sleep(RETRY_FIRST_SECONDS))
@@ -268,7 +270,7 @@ class Lifecycle:
             if life.stop_reason is None:
                 await runtime.records.repair_channel(session.internal_id)
                 container = await starting.start_container(runtime, session)
-                await self._begin_run(container, starting.restarted)
+                await self._begin_run(container, runs.restarted)
         except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
             log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         except AgentError as error:
@@ -277,17 +279,17 @@ class Lifecycle:
             slots.release(account)
 
     async def _begin_run(
-        self, container: Container, with_run: Callable[[Runtime, Session, Container], Session]
+        self, container: Container, with_run: Callable[[HostClock, Session, Container], Session]
     ) -> None:
         """Record a run of a started container, then hand the program over.
 
         Nothing is handed to a container that does not wait: it has been handed its program
-        already, or executes it without an init of ours.
+        already, or an older agent has made it without such an init.
         """
         life = self._life
         runtime = self._runtime
         await runtime.failpoint("restart.waiting")
-        session = with_run(runtime, life.session, container)
+        session = with_run(runtime.clock, life.session, container)
         await life.record(session)
         await runtime.failpoint("restart.saved")
         if container.waits:

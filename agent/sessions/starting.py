@@ -12,6 +12,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from agent.domain import runs
 from agent.domain.deadlines import deadline_by
 from agent.domain.engine import (
     Container,
@@ -43,7 +44,7 @@ from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.settings.model import AgentConfig
 from agent.state.encoding import encode_label
-from tiltyard.contract import SessionSpec, State
+from tiltyard.contract import SessionSpec
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -85,63 +86,18 @@ async def start(
         await step("start.recorded")
         session, container = await _create_and_start(runtime, reservations, session, step)
         await step("start.waiting")
-        session = running(runtime, session, container, deadline=_deadline(runtime, session))
-        await runtime.records.save(session)
-        if session.deadline is not None:
-            await runtime.records.publish(session, reservations.drain.now)
-            runtime.deadlines.arm(session.internal_id, session.deadline)
-        await step("start.saved")
-        await hand_over(runtime, session, container)
+        with runtime.metrics.phase(Phase.EXECUTE, start_of(session), runtime.clock):
+            session = runs.running(
+                runtime.clock, session, container, deadline=_deadline(runtime, session)
+            )
+            await runtime.records.save(session)
+            if session.deadline is not None:
+                await runtime.records.publish(session, reservations.drain.now)
+                runtime.deadlines.arm(session.internal_id, session.deadline)
+            await step("start.saved")
+            await hand_over(runtime, session, container)
         await step("start.handed")
         return session
-
-
-def running(
-    runtime: Runtime, session: Session, container: Container, *, deadline: Deadline | None
-) -> Session:
-    """The session with a run that begins now."""
-    now = runtime.clock.time()
-    return session.to(
-        State.RUNNING,
-        at=now,
-        container=container.container,
-        process=container.process,
-        address=container.address,
-        start_time=now,
-        boot_id=runtime.clock.boot_id,
-        deadline=deadline,
-    )
-
-
-def as_found(runtime: Runtime, session: Session, container: Container | None) -> Session:
-    """A live session, updated from its container after a restart of the agent.
-
-    Without a container, or without its process, the recorded process may still live.
-    """
-    same_boot = session.boot_id in {"", runtime.clock.boot_id}
-    process = session.process if same_boot else None
-    if container is not None and not container.has_lost_process:
-        process = container.process
-    if process not in {None, session.process}:
-        session = session.with_next_run(process, session.address)
-    if container is not None:
-        session = session.with_changes(container=container.container, address=container.address)
-    return session.with_changes(process=process)
-
-
-def next_run(runtime: Runtime, session: Session, container: Container) -> Session:
-    """The session with a run of its container that begins now, in the same state."""
-    return session.with_next_run(container.process, container.address).with_changes(
-        start_time=runtime.clock.time(), boot_id=runtime.clock.boot_id
-    )
-
-
-def restarted(runtime: Runtime, session: Session, container: Container) -> Session:
-    """The session after a restart of its container: a run begins now."""
-    again = next_run(runtime, session, container)
-    return again.to(
-        State.RUNNING, at=runtime.clock.time(), restart_count=session.restart_count + 1
-    )
 
 
 async def start_container(runtime: Runtime, session: Session) -> Container:

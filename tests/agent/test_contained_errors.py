@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from agent.domain import runs
 from agent.domain.errors import AgentError
 from agent.metrics.instruments import Metrics
-from agent.sessions import cleanup, readiness, starting
+from agent.sessions import cleanup, readiness
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
 from agent.sessions.recovery import Recovery
@@ -115,7 +116,7 @@ async def test_error_at_the_end_of_a_drain(agent: Agent, fails: Any) -> None:
         (Reservations, "adopt"),
         (Recovery, "may_reap"),
         (SessionManager, "resume"),
-        (starting, "as_found"),
+        (runs, "as_found"),
     ],
 )
 async def test_error_about_a_session_from_an_earlier_run(

@@ -31,8 +31,8 @@ from tests.support.pushed_image import push_image
 from tests.support.real_engine import ends
 from tiltyard.agent.v1 import agent_pb2 as pb
 
-ADOPTED = {"start.started", "start.saved"}
-"""Steps of a start after which the game runs and is kept."""
+ADOPTED = {"start.saved", "start.handed"}
+"""Steps of a start after which the session is kept: its game runs, or is executed then."""
 AT_ONCE = {"start.created"}  # Steps in the short run of `make test`
 KILLED_AFTER = (1.5, 7.5)  # Seconds between two kills, as in Nomad's test of a crash loop
 LONGEST_STOP = 30.0  # Seconds; the unit allows 60
@@ -58,7 +58,9 @@ def while_it_starts(agent: KilledAgent, step: str) -> None:
     left = agent.processes().get(internal_id)
     agent.come_back()
     if step in ADOPTED:
-        assert agent.session(pb.Session(internal_id=internal_id)).pid == left
+        session = agent.session(pb.Session(internal_id=internal_id))
+        assert session.pid == left
+        eventually(lambda: bool(agent.log(session)), "its game was executed")
     else:
         eventually(lambda: internal_id not in agent.processes(), "no container is left")
         eventually(lambda: internal_id not in agent.directories(), "no directory is left")
@@ -67,12 +69,24 @@ def while_it_starts(agent: KilledAgent, step: str) -> None:
     assert again.state == pb.STATE_RUNNING
     assert agent.processes()[internal_id] == again.pid
     assert step not in ADOPTED or again.pid == left
+    assert_executed(agent, again, 1)
     agent.discard(again)
+
+
+def assert_executed(agent: KilledAgent, session: pb.Session, runs: int) -> None:
+    """The game was executed as often as this, by its log: each run of it counts from 1."""
+    eventually(lambda: _begun(agent, session) >= runs, "it writes")
+    assert _begun(agent, session) == runs
+
+
+def _begun(agent: KilledAgent, session: pb.Session) -> int:
+    return sum(line.number == 1 for line in agent.log(session))
 
 
 def while_it_restarts(agent: KilledAgent, step: str) -> None:
     agent.break_at(step)
     session = agent.play(restart=True)
+    eventually(lambda: _begun(agent, session) == 1, "it writes")
     agent.container_of(session).kill()
     agent.await_kill(step)
     restarted = agent.processes()[session.internal_id]
@@ -81,6 +95,7 @@ def while_it_restarts(agent: KilledAgent, step: str) -> None:
     found = agent.until(session, pb.STATE_RUNNING)
     assert found.pid == restarted
     assert found.restart_count == 1
+    assert_executed(agent, session, 2)
     agent.end(session)
     agent.come_back()
     found = agent.until_sealed(session)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 from dataclasses import replace
 from unittest import mock
@@ -11,9 +12,10 @@ import pytest
 from agent.domain import errors
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
+from agent.sessions.reconciler import Reconciler
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
-from tests.support.agent.hosts import Agent, Host, until, until_sealed
+from tests.support.agent.hosts import INIT, Agent, Host, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import let_go, running
@@ -370,3 +372,34 @@ async def test_failed_pass_is_repeated(agent: Agent, caplog: pytest.LogCaptureFi
             before = agent.engine.count("list")
             await agent.clock.advance(31)
             await until(lambda: agent.engine.count("list") > before)
+
+
+async def test_init_programs_of_all_containers_are_kept(agent: Agent) -> None:
+    await agent.pass_over()
+    assert agent.init_programs_in_use[-1] == set()
+    await agent.sessions.start(an_id(), a_spec())
+    await agent.ended()
+    await agent.pass_over()
+    assert agent.init_programs_in_use[-1] == {INIT.name}
+
+
+async def test_pass_goes_on_when_the_init_cannot_be_written(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await agent.ended()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    keep = mock.Mock(side_effect=full)
+    reconciler = Reconciler(
+        agent.runtime,
+        agent.reservations.disks,
+        agent.sessions,
+        agent.recovery,
+        images=agent.images,
+        learn=lambda _: None,
+        keep_init=keep,
+    )
+    await agent.clock.advance(4 * 3600)
+    await reconciler.pass_once()
+    await until_idle()
+    assert "cannot write the init of containers" in caplog.text
+    assert agent.now(session.internal_id).container_removed

@@ -116,7 +116,10 @@ def test_time_of_the_engine_counts_also_if_it_was_disturbed(*, disturbed: bool) 
     assert end_of_run(evidence, since=SINCE, now=NOW).time == RECORDED
 
 
-@pytest.mark.parametrize("time", [SINCE - 0.001, NOW + 0.001])
+OUTSIDE = (SINCE - 0.001, NOW + 0.001)
+
+
+@pytest.mark.parametrize("time", OUTSIDE)
 def test_report_of_a_time_outside_the_run_has_none(time: float) -> None:
     evidence = Evidence(reported=ReportedEnd(0, time), engine=ENGINES["ended"])
     assert end_of_run(evidence, since=SINCE, now=NOW).time == RECORDED

@@ -5,13 +5,11 @@ A run begins at its hand-over. The session is recorded with it before, while the
 
 from agent.domain.clock import HostClock
 from agent.domain.engine import Container
-from agent.domain.session import Deadline, Session
+from agent.domain.session import Session
 from tiltyard.contract import State
 
 
-def running(
-    clock: HostClock, session: Session, container: Container, *, deadline: Deadline | None
-) -> Session:
+def running(clock: HostClock, session: Session, container: Container) -> Session:
     """The session with its first run."""
     now = clock.time()
     return session.to(
@@ -22,7 +20,6 @@ def running(
         address=container.address,
         start_time=now,
         boot_id=clock.boot_id,
-        deadline=deadline,
     )
 
 

@@ -112,8 +112,7 @@ class Lifecycle:
             if container is None or not executes:  # it is recorded as running before it executes
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
-            deadline = session.deadline
-            await life.save(runs.running(clock, session, container, deadline=deadline))
+            await life.save(runs.running(clock, session, container))
             life.finish_start()
         elif not session.state.ended:
             life.apply(runs.as_found(clock, session, container))

@@ -87,9 +87,8 @@ async def start(
         session, container = await _create_and_start(runtime, reservations, session, step)
         await step("start.waiting")
         with runtime.metrics.phase(Phase.EXECUTE, start_of(session), runtime.clock):
-            session = runs.running(
-                runtime.clock, session, container, deadline=_deadline(runtime, session)
-            )
+            session = runs.running(runtime.clock, session, container)
+            session = session.with_changes(deadline=_deadline(runtime, session))
             await runtime.records.save(session)
             if session.deadline is not None:
                 await runtime.records.publish(session, reservations.drain.now)

@@ -90,6 +90,7 @@ REFUSED = {
     "a bit of the checksum": flipped(GOOD, 24),
     "a bit of the strings": flipped(GOOD, 29),
     "two that are mixed": GOOD[:30] + GOOD[:30] + GOOD[30:],
+    "strings of another": raw([b"true", b"1"])[:28] + raw([b"true", b"2"])[28:],
 }
 
 REFUSED_IN_PLACE = {

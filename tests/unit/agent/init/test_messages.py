@@ -126,6 +126,7 @@ def test_line_without_an_end_is_skipped_and_not_kept() -> None:
     reports = Reports()
     for _ in range(100):
         assert reports.feed(b"x" * 4096) == []
+    assert reports.feed(b"") == []
     assert reports.feed(b"executed\n") == []  # the end of the same line
     assert reports.feed(b"executed\n") == [Executed()]
 

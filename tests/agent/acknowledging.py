@@ -1,5 +1,7 @@
 """An agent that prints every acknowledged change: `python -m tests.agent.acknowledging FOLDER`.
 
+It also prints which sessions' programs are executed, which must not be before their record.
+
 Its engine is in memory, its state in FOLDER/state. The further argument `files` or `folders` skips
 their fsync, so that the test must detect lost changes.
 """
@@ -10,6 +12,7 @@ import stat
 import sys
 from pathlib import Path
 
+from agent.domain.engine import LABEL_SESSION, Container, Start
 from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
 from tests.support.agent.pools import a_claim, a_pool, ready
@@ -36,10 +39,18 @@ def say(*words: object) -> None:
     os.write(1, b"%s\n" % " ".join(map(str, words)).encode())  # atomic
 
 
+class SayingEngine(FakeEngine):
+    """Prints which session's program is about to be executed."""
+
+    async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
+        say("executed", container.labels[LABEL_SESSION])
+        await super().hand_over(container, channel, start)
+
+
 async def serve(folder: Path) -> None:
     """Make changes of every kind that must be durable."""
     clock = SystemHostClock()
-    async with served(folder, FakeEngine(FakeClock(clock.time())), clock) as host:
+    async with served(folder, SayingEngine(FakeClock(clock.time())), clock) as host:
         for number in range(1, STARTS + 1):
             session = await host.sessions.start(an_id(), a_spec())
             say("started", session.internal_id)

@@ -42,7 +42,7 @@ async def _missing(acknowledged: list[str], state: Path) -> list[str]:
 
     def is_there(what: str, which: str) -> bool:
         match what:
-            case "started":
+            case "started" | "executed":
                 return which in sessions and sessions[which].state is not State.CREATED
             case "claimed":
                 return which in sessions and sessions[which].claim is not None
@@ -61,7 +61,9 @@ def test_f49_answered_changes_survive_a_power_cut(
 ) -> None:
     deeds = _logged(disk_log, tmp_path / "run")
     acknowledged, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
-    assert len(acknowledged) == 3 * STARTS + 1
+    executed = [line for line in acknowledged if line.startswith("executed")]
+    assert len(executed) >= 2 * STARTS
+    assert len(acknowledged) - len(executed) == 3 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
     # Most is at risk immediately after each acknowledgement.
     at += [number + 1 for number, deed in enumerate(deeds) if deed.name == power_cut.ACKNOWLEDGED]

@@ -162,10 +162,12 @@ class Records:
         await self.run(self._create, session, drain)
 
     async def repair_channel(self, internal_id: str) -> None:
-        """Create the parts of a session's channel that are missing, as after a power cut."""
-        channel = self.channel(internal_id)
-        with disk(channel):
-            await self.run(make_channel, channel)
+        """Create the parts of a session's channel that are missing, as after a power cut.
+
+        Best effort: without them the container cannot be started or handed its program.
+        """
+        with contextlib.suppress(OSError):
+            await self.run(make_channel, self.channel(internal_id))
 
     async def flush(self, internal_id: str) -> None:
         """Make a session's record and directory durable."""

@@ -711,7 +711,7 @@ class Session(_message.Message):
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When its process was first seen alive; absent before."""
+        """When its last run began, as its program was handed to its container; absent before."""
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:

@@ -121,9 +121,16 @@ async def test_channel_that_a_power_cut_has_lost_is_made_again(
     assert lost == "folder" or (channel / "report").stat().st_ino == kept
 
 
-async def test_channel_without_room_on_the_disk_is_an_error(records: Records) -> None:
-    with pytest.raises(DiskFullError):
-        await records.repair_channel(an_id())  # there is no folder for it
+async def test_channel_is_used_as_it_is_on_a_disk_that_cannot_be_written(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = a_session()
+    await records.create(session, Drain())
+    refuse = mock.Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+    monkeypatch.setattr(Path, "chmod", refuse)
+    await records.repair_channel(session.internal_id)
+    assert refuse.called
+    assert (records.channel(session.internal_id) / "start").is_fifo()
 
 
 async def test_directories_are_private_except_the_public_one(records: Records) -> None:

@@ -38,7 +38,8 @@ async def _killed_at(host: Host, step: str, **changes: object) -> Session:
 async def test_container_of_an_unrecorded_run_is_removed(host: Host, step: str) -> None:
     await _killed_at(host, step)
     async with host() as agent:
-        await until(lambda: agent.sessions.all() == [])
+        await until_idle()
+        assert agent.sessions.all() == []
         assert host.engine.count("hand_over") == 0
         assert host.engine.living == set()
         await assert_nothing_is_left(agent)
@@ -50,10 +51,10 @@ async def test_container_of_a_recorded_run_is_handed_its_program_by_the_next_age
     session = await _killed_at(host, "start.saved", ttl=600.0)
     await host.clock.advance(5)
     async with host() as agent:
-        await until(lambda: bool(host.engine.executed))
+        await until_idle()
+        assert host.engine.executed == {session.container: 1}
         await agent.ready(session.internal_id)
         now = agent.now(session.internal_id)
-        assert host.engine.executed == {session.container: 1}
         assert now.process == session.process
         assert now.start_time == host.clock.time()
         assert now.deadline == session.deadline
@@ -178,13 +179,13 @@ async def test_container_that_others_restart_is_handed_its_program_once(
         await host.clock.advance(100)
         if agent_is_there:
             host.engine.start_from_outside(session.container)
-            await until(lambda: host.engine.executed[session.container] == 2)
-        await agent.pass_over()
+            await until_idle()
+            assert host.engine.executed == {session.container: 2}
     if not agent_is_there:
         host.engine.start_from_outside(session.container)
     async with host() as agent:
-        await until(lambda: host.engine.executed[session.container] == 2)
-        await agent.pass_over()
+        await until_idle()
+        assert host.engine.executed == {session.container: 2}
         now = agent.now(session.internal_id)
         assert now.state is State.RUNNING
         assert now.process != session.process

@@ -124,6 +124,18 @@ async def test_stop_ends_a_waiting_container_without_its_program(host: Host) -> 
         assert agent.nothing_is_held()
 
 
+async def test_waiting_container_of_a_session_that_was_stopped_is_ended(host: Host) -> None:
+    session = await _killed_at(host, "start.saved", restart=True)
+    async with host(reconcile=False) as agent:
+        stopped = session.with_changes(stop_reason=EndReason.TTL)
+        await agent.records.mark_stop(stopped)  # as on a full disk
+    async with host() as agent:
+        ended = (await until_sealed(agent, session.internal_id)).session
+        assert ended.state is State.EXITED
+        assert ended.end_reason is EndReason.TTL
+        assert host.engine.count("hand_over") == 0
+
+
 async def test_engine_that_is_away_delays_the_hand_over(host: Host) -> None:
     session = await _killed_at(host, "start.saved")
     async with host() as agent:

@@ -19,7 +19,7 @@ from agent.init.messages import Cause, Ended, Executed, HandOverError, Refused, 
 from agent.kernel.processes import live_process, name_of
 
 BEGIN_SECONDS = 10.0  # An init that takes longer to wait is broken
-SEND_SECONDS = 5.0  # A hand-over of 2 MiB takes 2 ms to read
+SEND_SECONDS = 5.0  # A hand-over of 2 MiB takes 0.1 s on a busy host
 EXECUTED_SECONDS = 1.0  # A program that takes longer to be executed is slow, not missing
 STEP_SECONDS = 0.05
 """Interval at which the state is read while no report arrives."""

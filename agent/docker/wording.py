@@ -89,7 +89,7 @@ TABLE = (
     _row(
         Meaning.CANNOT_RUN,
         "start",
-        'exec: "/sbin/docker-init": stat (?P<cause>/sbin/docker-init: permission denied)',
+        'exec: "/run/tiltyard-init": stat (?P<cause>/run/tiltyard-init: permission denied)',
     ),
     _row(
         Meaning.NO_PATH,

@@ -2,16 +2,22 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import docker
 import pytest
 
 from agent.domain.engine import InitState
-from agent.domain.errors import EngineError
+from agent.domain.errors import EngineError, ImageCannotRunError
 from agent.init import binary
 from tests.contract.images import foreign
 from tests.contract.stages import DockerStage, created, start
+from tests.support.agent.tars import Entry, folder
+from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
@@ -33,8 +39,8 @@ def dynamic(path: Path) -> None:
 
 BROKEN: dict[Callable[[Path], None], str] = {
     not_executable: 'exec: "/run/tiltyard-init": permission denied',
-    of_another_machine: "its init ended with 1: exec /run/tiltyard-init: exec format error",
-    dynamic: "its init ended with 1: exec /run/tiltyard-init: no such file or directory",
+    of_another_machine: "exec /run/tiltyard-init: exec format error",
+    dynamic: "exec /run/tiltyard-init: no such file or directory",
 }
 
 
@@ -68,3 +74,21 @@ async def test_channel_that_has_gone_is_named(docker_stage: DockerStage) -> None
     with pytest.raises(EngineError, match=r"its channel cannot be opened: .*No such file"):
         await docker_stage.engine.start(container.container, nowhere)
     assert (await docker_stage.engine.inspect(container.container)).process is None
+
+
+async def test_image_that_is_closed_to_its_user_cannot_run(
+    docker_stage: DockerStage, registry: Registry
+) -> None:
+    closed = replace(folder(b"run"), mode=0o700)
+    image = await asyncio.to_thread(pushed_with, docker_stage.socket, registry.address, [closed])
+    container = await created(docker_stage, image=image)
+    with pytest.raises(ImageCannotRunError, match="/run/tiltyard-init: permission denied"):
+        await start(docker_stage, container)
+
+
+def pushed_with(socket: Path, address: str, entries: Sequence[Entry]) -> str:
+    """Push an image of the game with these files, and pull it."""
+    image = push_image(address, "hides", entries=entries, config={"User": "5"}).reference
+    with closing(docker.DockerClient(f"unix://{socket}", timeout=60)) as client:
+        client.images.pull(image)
+    return image

@@ -15,12 +15,11 @@ from docker.types import Ulimit
 from agent.docker.dockerd import daemon_pid, grantable_nofile
 from agent.domain.engine import Start
 from agent.domain.errors import ImageCannotRunError
-from tests.contract.stages import DockerStage, channel_of, waiting
+from tests.contract.stages import DockerStage, Images, channel_of, waiting
 from tests.demo_game import compiled
 from tests.support.agent.tars import Entry, folder
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
-from tests.support.real_engine import remove_traces
 
 pytestmark = [pytest.mark.docker, pytest.mark.registry]
 
@@ -71,7 +70,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def push(docker_engine: Path, registry: Registry) -> Iterator[Push]:
+def push(docker_engine: Path, registry: Registry, images: Images) -> Iterator[Push]:
+    """Make images, which are removed with `images`."""
     mirror = compiled(SOURCE).read_bytes()
     entries = [
         Entry(b"mirror", content=mirror, mode=0o755),
@@ -98,7 +98,6 @@ def push(docker_engine: Path, registry: Registry) -> Iterator[Push]:
             return image
 
         yield pushed
-    remove_traces(docker_engine, registry.address)
 
 
 def run_by_engine(socket: Path, image: str, args: Sequence[str]) -> tuple[int, list[str]]:

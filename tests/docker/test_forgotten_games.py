@@ -86,7 +86,6 @@ def test_f07_a_game_that_is_started_again_after_its_engine_was_killed_runs_once(
         os.kill(before, signal.SIGKILL)
         _start_without_engine(machine, slow)
         agent.until(session, pb.STATE_RUNNING)
-        agent.started_by_others = 1  # The run that the engine has forgotten is in the log, too
         agent.doubles_lines = machine.client.version()["Version"].startswith("20.")
         assert len(_tasks(machine)) == 1
         with Player(machine, port_of(session)) as player:

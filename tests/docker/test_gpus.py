@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.machine import Agent, Machine, a_machine
-from tests.docker.stack import eventually
+from tests.docker.stack import environment_of
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.slow
@@ -29,21 +29,8 @@ def with_driver(tmp_path: Path) -> Iterator[Machine]:
 
 
 def device_of(agent: Agent, session: pb.Session) -> str | None:
-    """The device in the environment of a session's process.
-
-    Just after the start that may still be the environment of the engine's own program.
-    """
-    pid = agent.processes()[session.internal_id]
-    environment: dict[str, str] = {}
-
-    def is_its_own() -> bool:
-        entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
-        environment.clear()
-        environment.update(entry.partition("=")[::2] for entry in entries)
-        return "TILTYARD_SESSION_ID" in environment
-
-    eventually(is_its_own, "the process has the environment of its container")
-    return environment.get("NVIDIA_VISIBLE_DEVICES")
+    """The device in the environment of a session's game."""
+    return environment_of(agent.container_of(session)).get("NVIDIA_VISIBLE_DEVICES")
 
 
 def test_each_session_has_its_own_device(with_driver: Machine) -> None:

@@ -99,6 +99,9 @@ _BY_MEANING: Mapping[Meaning, Callable[[Call, str, Parts], AgentError]] = {
     ),
     Meaning.FIREWALL: lambda call, cause, _: FirewallFailedError(call.name, cause),
     Meaning.CANNOT_RUN: lambda _, cause, parts: ImageCannotRunError(parts.get("cause") or cause),
+    Meaning.IN_THE_WAY: lambda _, __, parts: ImageCannotRunError(
+        f"it has something of its own at {parts['path']}"
+    ),
     Meaning.NO_PATH: lambda call, _, __: PathNotFoundError(call.path),
     Meaning.REGISTRY_REFUSES: lambda call, cause, _: RegistryRefusedError(call.image, cause),
     Meaning.IMAGE_NOT_FOUND: lambda call, _, __: ImageNotFoundError(call.image),

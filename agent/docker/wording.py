@@ -24,6 +24,7 @@ class Meaning(Enum):
     PORT_TAKEN = auto()
     FIREWALL = auto()
     CANNOT_RUN = auto()
+    IN_THE_WAY = auto()
     NO_PATH = auto()
     REGISTRY_REFUSES = auto()
     IMAGE_NOT_FOUND = auto()
@@ -90,6 +91,12 @@ TABLE = (
         Meaning.CANNOT_RUN,
         "start",
         'exec: "/run/tiltyard-init": stat (?P<cause>/run/tiltyard-init: permission denied)',
+    ),
+    _row(
+        Meaning.IN_THE_WAY,
+        "start",
+        'error mounting "[^"]*" to rootfs at "(?P<path>/run/tiltyard(?:-init)?)": .*'
+        "not a directory",
     ),
     _row(
         Meaning.NO_PATH,

@@ -76,14 +76,30 @@ async def test_channel_that_has_gone_is_named(docker_stage: DockerStage) -> None
     assert (await docker_stage.engine.inspect(container.container)).process is None
 
 
-async def test_image_that_is_closed_to_its_user_cannot_run(
-    docker_stage: DockerStage, registry: Registry
+CLOSED = replace(folder(b"run"), mode=0o700)
+UNUSABLE = {
+    "closed to its user": ([CLOSED], "/run/tiltyard-init: permission denied"),
+    "a folder for the init": (
+        [folder(b"run"), folder(b"run/tiltyard-init")],
+        "it has something of its own at /run/tiltyard-init",
+    ),
+    "a file for the folder": (
+        [folder(b"run"), Entry(b"run/tiltyard")],
+        "it has something of its own at /run/tiltyard",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_image_that_hides_the_init_cannot_run(
+    docker_stage: DockerStage, registry: Registry, name: str
 ) -> None:
-    closed = replace(folder(b"run"), mode=0o700)
-    image = await asyncio.to_thread(pushed_with, docker_stage.socket, registry.address, [closed])
+    entries, cause = UNUSABLE[name]
+    image = await asyncio.to_thread(pushed_with, docker_stage.socket, registry.address, entries)
     container = await created(docker_stage, image=image)
-    with pytest.raises(ImageCannotRunError, match="/run/tiltyard-init: permission denied"):
+    with pytest.raises(ImageCannotRunError) as error:
         await start(docker_stage, container)
+    assert error.value.cause == cause
 
 
 def pushed_with(socket: Path, address: str, entries: Sequence[Entry]) -> str:

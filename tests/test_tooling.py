@@ -284,6 +284,9 @@ def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path)
     assert "not reached" not in done.stdout
 
 
+INIT = "agent/init/bin/tiltyard-init"  # The one of containers, which `make install` compiles
+
+
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """This working tree as a clone would have it: no .venv, nothing that was made here."""
@@ -315,6 +318,8 @@ def test_make_demo_is_the_first_command_after_a_clone(clone: Path) -> None:
 def test_make_up_serves_until_a_signal_and_leaves_nothing(
     number: signal.Signals, clone: Path, docker_engine: Path
 ) -> None:
+    made = run("make", INIT, cwd=clone)
+    assert made.returncode == 0, made.stderr
     dev_json = clone / ".tiltyard" / "dev.json"
     # Not below tmp_path: the path of a unix socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="up-") as temporary, (clone / "log").open("wb") as log:

@@ -68,6 +68,18 @@ CASES = {
     "missing interpreter": Case({"Entrypoint": ["/lost-script"]}),
 }
 
+OFTEN = {
+    "arguments",
+    "shell form",
+    "default path",
+    "script without an interpreter",
+    "variables of the image",
+    "user and group by name",
+    "missing in its path",
+    "not executable",
+}
+"""The others are of the same kinds; tests/agent/init has them without an engine, too."""
+
 
 @pytest.fixture(scope="module")
 def push(docker_engine: Path, registry: Registry, images: Images) -> Iterator[Push]:
@@ -159,7 +171,10 @@ def comparable(lines: Sequence[str]) -> list[str]:
     return sorted(line for line in lines if not line.startswith(differing))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.thorough) for name in CASES],
+)
 async def test_program_finds_what_it_finds_under_the_init_of_the_engine(
     docker_stage: DockerStage, push: Push, name: str
 ) -> None:

@@ -120,13 +120,8 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "flood_with",
-    [
-        "lines",
-        pytest.param("bytes", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("flood_with", ["lines", "bytes"])
 def test_f31_a_flood_ends_with_a_reason_of_its_own(
     docker_engine: Path, demo_image: Image, flood_with: str
 ) -> None:

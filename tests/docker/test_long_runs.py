@@ -130,6 +130,7 @@ def test_f48_a_chatty_game_never_waits_for_an_agent_that_is_stopped(
         assert_never_held_up(agent, session)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_f48_a_chatty_game_never_waits_for_an_event_loop_that_is_blocked(
     machine: Machine, rounds: Rounds

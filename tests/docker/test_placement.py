@@ -137,6 +137,7 @@ def test_hosts_are_not_overcommitted(machines: Machines) -> None:
             assert len(host.games()) == 2
 
 
+@pytest.mark.thorough
 def test_accounts_alternate_for_the_start_slots_of_a_host(machines: Machines) -> None:
     [machine, *_], registry = machines
     with a_fleet([machine], registry, agent={"start_slots": 1}, start_timeout=60.0) as fleet:

@@ -174,6 +174,7 @@ def test_f42_the_authority_is_rotated_and_nothing_that_is_open_ends(machines: Ma
             read_beyond(log, datetime.now(UTC))
 
 
+@pytest.mark.thorough
 def test_f42_the_authority_is_replaced_while_games_are_played(machines: Machines) -> None:
     with a_fleet(*machines, **SHORT_TIMEOUTS) as fleet:
         kept = fleet.start(id="kept")

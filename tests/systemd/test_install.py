@@ -226,7 +226,13 @@ def _uninstall(machine: Overlaid, sources: Path) -> None:
     assert machine.attempt("id", "tiltyard-agent")[0] == 1
 
 
-@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        "x86_64",
+        pytest.param("aarch64", marks=pytest.mark.thorough),
+    ],
+)
 def test_wheel_has_the_first_process_of_containers_for_its_machines(
     machine: Overlaid, sources: Path, architecture: str
 ) -> None:

@@ -89,8 +89,11 @@ def test_file_owners_match_documentation(host: Installed) -> None:
     assert "docker" in host.system.run("id", "-nG", AGENT).split()
     assert host.system.run("id", "-nG", CONTROL_PLANE).split() == [CONTROL_PLANE]
     folders = [f"/var/lib/{unit}" for unit in UNITS]
-    open_files = ["-type", "f", "-perm", "/077", "-not", "-path", "*/public/*"]
+    closed = ["-not", "-path", "*/public/*", "-not", "-path", "*/init/*"]
+    open_files = ["-type", "f", "-perm", "/077", *closed]
     assert host.system.run("find", *folders, *open_files) == ""
+    programs = host.system.run("find", f"/var/lib/{AGENT}/init", "-type", "f", "-perm", "0755")
+    assert len(programs.splitlines()) == 1
 
 
 def test_doctor_finds_no_failures(host: Installed) -> None:

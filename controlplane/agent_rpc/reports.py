@@ -32,18 +32,21 @@ def watch_messages_in(response: agent_pb2.WatchResponse, reached: int) -> Iterat
         portion = sessions[first : first + SESSIONS_AT_ONCE]
         yield WatchMessage(response.incarnation, reached, _sessions_in(portion))
         first += SESSIONS_AT_ONCE
-    rest = _sessions_in(sessions[first:]) if sessions else _watch_event(response)
+    rest = _watch_event(response, sessions[first:])
     yield WatchMessage(response.incarnation, response.sequence, rest)
 
 
-def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
+def _watch_event(
+    response: agent_pb2.WatchResponse, sessions: Iterable[agent_pb2.Session]
+) -> WatchEvent | None:
+    """Parse the event of a message, which has these `sessions` left."""
     kind = response.WhichOneof("event")
     if kind == "snapshot_begin":
         return SnapshotBegin()
     if kind == "snapshot_end":
         return SnapshotEnd(response.snapshot_end.reconciled)
     if kind == "sessions":
-        return _sessions_in(response.sessions.sessions)
+        return _sessions_in(sessions)
     if kind == "host":
         return _host_in(response.host)
     if kind == "images":

@@ -6,6 +6,7 @@ of a stack trace. Therefore a session has a budget of seconds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,7 +78,7 @@ class LogExcess:
     _seconds: dict[str, float] = field(default_factory=dict)
 
     @property
-    def names(self) -> Collection[str]:
+    def names(self) -> AbstractSet[str]:
         """Internal ids of the sessions, or the accounts, that have exceeded the limits."""
         return self._seconds.keys()
 

@@ -11,6 +11,7 @@ While it exceeds the share of the account for too long, the busiest of them ends
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from random import sample, uniform
 
@@ -89,13 +90,12 @@ class LogLimits:
             session.internal_id: await self._rate_of(session)
             for session in {each.internal_id: each for each in (*sessions, *picked)}.values()
         }
-        before = set(self._excess.names)
+        sessions_before = set(self._excess.names)
+        accounts_before = set(self._account_excess.names)
         self._end_sessions(rates, running.values(), passed)
-        self._report_sessions(before)
-        before = set(self._account_excess.names)
         of_picked = {each.internal_id: rates[each.internal_id] for each in picked}
         self._end_busiest(of_picked, of_account, running.values(), passed)
-        self._report_accounts(before, running.values())
+        self._report(sessions_before, accounts_before, running.values())
 
     def _end_sessions(
         self, rates: Mapping[str, LogRate], running: Collection[Session], passed: float
@@ -115,10 +115,10 @@ class LogLimits:
     ) -> None:
         """End the busiest of some sessions of an account beyond its share for too long."""
         sampled = {}
-        for account in {_account_of(session) for session in of_account}:
-            known = list(rates.values())
+        if of_account:
+            account = _account_of(of_account[0])
             sampled[account] = self._shares.exceeds(
-                account, known, len(of_account), now=self._looked_at
+                account, list(rates.values()), len(of_account), now=self._looked_at
             )
         unknown = {_account_of(session) for session in running} - sampled.keys()
         due = self._account_excess.update(sampled, passed, unknown=unknown)
@@ -131,34 +131,29 @@ class LogLimits:
         if life is not None and not life.session.state.ended:
             self._sessions.end(life, EndReason.LOG)
 
-    def _report_sessions(self, before: Collection[str]) -> None:
-        """Report the sessions that exceed the limits, if they are others than before."""
-        now = set(self._excess.names)
-        for internal_id in now.difference(before):
+    def _report(
+        self,
+        sessions_before: AbstractSet[str],
+        accounts_before: AbstractSet[str],
+        running: Collection[Session],
+    ) -> None:
+        """Report the sessions and accounts that exceed limits, if they are others than before."""
+        sessions = sorted(self._excess.names)
+        accounts = sorted(self._account_excess.names)
+        for internal_id in self._excess.names - sessions_before:
             session = self._sessions.life(internal_id).session
             log.warning("log limit exceeded", **_named(session), seconds=TOLERATED_SECONDS)
             self._runtime.metrics.log_excesses.labels("session").inc()
-        if now != before:
-            self._warn()
-
-    def _report_accounts(self, before: Collection[str], running: Collection[Session]) -> None:
-        """Report the accounts that exceed their share, if they are others than before."""
-        now = set(self._account_excess.names)
-        for account in now.difference(before):
+        for account in self._account_excess.names - accounts_before:
             count = sum(_account_of(session) == account for session in running)
             log.warning("log share exceeded", account=account, sessions=count)
             self._runtime.metrics.log_excesses.labels("account").inc()
-        if now != before:
-            self._warn()
-
-    def _warn(self) -> None:
-        sessions = sorted(self._excess.names)[:_WARNED]
-        accounts = sorted(self._account_excess.names)[:_WARNED]
-        self.warnings = (
-            *(_WARNING.format(each) for each in sessions),
-            *(_SHARE_WARNING.format(each) for each in accounts),
-        )
-        self._runtime.feed.host_changed()
+        if set(sessions) != sessions_before or set(accounts) != accounts_before:
+            self.warnings = (
+                *(_WARNING.format(each) for each in sessions[:_WARNED]),
+                *(_SHARE_WARNING.format(each) for each in accounts[:_WARNED]),
+            )
+            self._runtime.feed.host_changed()
 
     async def _is_busy(self, passed: float) -> bool:
         """Whether the engine has used more than BUSY_CORES since the last look."""

@@ -12,7 +12,7 @@ from agent.app.daemon import Daemon
 from agent.cli.options import EXIT_FAILED, fail
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
-from agent.init.binary import NoInitError, init_program
+from agent.init.binary import NoInitError
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
 from agent.settings.model import AgentConfig
@@ -38,7 +38,6 @@ def serve(config: AgentConfig) -> None:
         if cause := another_owner(config.state_dir) or exposure(config.docker_socket):
             fail(f"it does not start: {cause}", EXIT_CONFIG)
         try:
-            init_program()
             metrics = Metrics()
             clock = SystemHostClock()
             engine = DockerEngine(

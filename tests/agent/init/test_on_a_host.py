@@ -27,13 +27,19 @@ def test_executes_first_process_of_containers_where_it_is_kept(tmp_path: Path) -
     assert gather(config_of(tmp_path)).init == f"cannot execute {path}: it ended with 3"
 
 
-def test_reports_installation_without_first_process_of_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation without the program."""
+
     def missing() -> InitProgram:
         return init_program(tmp_path / "none")
 
-    monkeypatch.setattr("agent.doctor.host_facts.init_program", missing)
+    for user in ("agent.doctor.host_facts", "agent.app.daemon"):
+        monkeypatch.setattr(f"{user}.init_program", missing)
+
+
+@pytest.mark.usefixtures("no_program")
+def test_reports_installation_without_first_process_of_containers(tmp_path: Path) -> None:
     result = run(tmp_path, "doctor")
     assert re.search("^FAIL  init  +cannot read .*: No such file", result.stdout, re.MULTILINE)
 
@@ -63,13 +69,8 @@ install(Path(sys.argv[1]), init_program())' "$1/state"
     )
 
 
-def test_agent_does_not_start_without_first_process_of_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> InitProgram:
-        return init_program(tmp_path / "none")
-
-    monkeypatch.setattr("agent.cli.serve.init_program", missing)
+@pytest.mark.usefixtures("no_program")
+def test_agent_does_not_start_without_first_process_of_containers(tmp_path: Path) -> None:
     result = run(tmp_path, "serve")
     assert result.exit_code == EXIT_CONFIG
     assert f"it does not start: cannot read {tmp_path}/none: No such file" in result.stderr

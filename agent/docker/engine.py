@@ -36,6 +36,7 @@ from agent.docker.errors import (
     RemovalInProgressError,
     already_so,
     error_of_answer,
+    short,
 )
 from agent.docker.facts import OWN_NETWORK, EngineFacts, api_of, daemon_facts, engine_facts
 from agent.docker.first_process import (
@@ -82,7 +83,6 @@ Work = Callable[[EngineFacts], Coroutine[Any, Any, T]]
 
 _STATUS_THREADS = 2  # For files of /proc, which are read at once
 MOST_PROGRAMS = 200  # Images whose program is remembered; each has up to 64 KiB
-_MAX_CAUSE = 300
 _NOTICE_TRIES = 200
 _NOTICE_SECONDS = 0.01
 """2 s for the engine to notice the end of an init; usually 0.1 s."""
@@ -406,9 +406,12 @@ class DockerEngine(DockerStreams):
 
     async def _begun(self, container: Container, reports: ReportReader, call: Call) -> Container:
         """Return a container that has been started once its init does more than begin."""
-        state = None
-        if container.process is not None:
+        if container.process is None:
+            state = None
+        elif container.init is InitState.BEGINNING:
             state = await until_begun(container.process, reports, self._read_init)
+        else:
+            state = container.init
         if state is not None:
             return replace(container, init=state)
         raise EngineError("start", await self._why_ended(call))
@@ -425,7 +428,7 @@ class DockerEngine(DockerStreams):
         async with self.logs(found.container, tail=1) as answer:
             last = b"".join([piece.data async for pieces in answer for piece in pieces])
         cause = f": {last.decode(errors='replace').strip()}" if INIT.encode() in last else ""
-        return f"its init ended with {found.exit_code}{cause}"[:_MAX_CAUSE]
+        return short(f"its init ended with {found.exit_code}{cause}")
 
     async def _find_out(self) -> EngineFacts:
         call = Call("info")

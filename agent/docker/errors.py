@@ -58,7 +58,7 @@ def error_of_answer(call: Call, status: int, message: str) -> AgentError:
     """Convert an error status of the engine, or an error within a stream."""
     make = _BY_STATUS.get((call.name, status))
     if make is not None:
-        return make(call, _short(message.strip()))
+        return make(call, short(message.strip()))
     if status == 404 and call.container:
         return ContainerGoneError(call.container)
     return _error_of_text(call, message.strip() or f"status {status}")
@@ -116,9 +116,9 @@ _NEVER_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, Block
 def _error_of_text(call: Call, text: str) -> AgentError:
     found = find(call.name, _without_names(call.image, text))
     if found is None:
-        return EngineError(call.name, _short(text))
+        return EngineError(call.name, short(text))
     meaning, parts = found
-    return _BY_MEANING[meaning](call, _short(text), parts)
+    return _BY_MEANING[meaning](call, short(text), parts)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -137,5 +137,6 @@ def _without_names(image: str, text: str) -> str:
     return text.replace(f"{host}/{repository}", "").replace(f"/v2/{repository}/", "/")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_CAUSE else f"{text[:_MAX_CAUSE]}…"
+def short(text: str, most: int = _MAX_CAUSE) -> str:
+    """Return a text, or the `most` first characters of a longer one."""
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from agent.docker.errors import short
 from agent.domain.engine import InitState, ReportedEnd, Start
 from agent.domain.errors import AgentError, EngineError, HandOverFailedError, ImageCannotRunError
 from agent.domain.session import Process
@@ -21,6 +22,7 @@ from agent.kernel.processes import live_process, name_of
 BEGIN_SECONDS = 10.0  # An init that takes longer to wait is broken
 SEND_SECONDS = 5.0  # A hand-over of 2 MiB takes 0.1 s on a busy host
 EXECUTED_SECONDS = 1.0  # A program that takes longer to be executed is slow, not missing
+_MAX_SHOWN = 200  # Characters of a program in a message, since a caller may name it
 STEP_SECONDS = 0.05
 """Interval at which the state is read while no report arrives."""
 
@@ -173,15 +175,7 @@ def error_of_refusal(refusal: Refused, program: str) -> AgentError:
     text = _NOT_EXECUTED.get(refusal.cause)
     if text is None or refusal.errno == errno.EINTR:  # it was stopped before
         return _failed(f"{refusal.cause.value}: {error}")
-    return ImageCannotRunError(text.format(program=_shown(program), error=error))
-
-
-def _shown(program: str) -> str:
-    """A program as in a message, which a caller's arguments must not make long."""
-    return program if len(program) <= _MAX_SHOWN else f"{program[:_MAX_SHOWN]}…"
-
-
-_MAX_SHOWN = 200
+    return ImageCannotRunError(text.format(program=short(program, _MAX_SHOWN), error=error))
 
 
 def _failed(cause: str) -> HandOverFailedError:

@@ -79,7 +79,7 @@ class Product(Served):
             cause = pull.get("cause") or ""
             return pull.get("state") == "no_room" or cause.startswith("disk_full: too little room")
 
-        eventually(is_told, "the lack of room is told")
+        eventually(is_told, "the API says that there is no room")
 
     def obstacles(self, image: PushedImage) -> list[str]:
         """The obstacles to a session of an image on the host."""

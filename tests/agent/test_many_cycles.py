@@ -93,7 +93,7 @@ async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
     held = await _held_at_rest(agent)
     objects = _objects()
     memory = resident_bytes(os.getpid())
-    for _ in range(rounds(1000, 10000) // BATCH):
+    for _ in range(rounds(500, 10000) // BATCH):
         await _cycles(agent, BATCH)
     assert _objects() - objects < SPARE_OBJECTS
     grown = resident_bytes(os.getpid()) - memory

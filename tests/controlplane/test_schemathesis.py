@@ -22,7 +22,7 @@ from tests.controlplane.hostile_strings import STRINGS
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System
 
-COUNT = os.environ.get("COUNT", "10")
+COUNT = os.environ.get("COUNT", "5")
 SEED = os.environ.get("SEED", "20261121")
 """Examples of each call in each phase, and the seed of their generator."""
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ from controlplane.storage.engine.store import Actor, Store
 from controlplane.storage.tables.accounts import Caller, note_use
 from controlplane.storage.tables.reports import write_all, write_stopped
 from controlplane.storage.tables.sessions import request_stop, reserve
+from tests.faults.plugin import Rounds
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold, held_before
 
-ROUNDS = 2000
 AT_ONCE = 4
 DELETERS = 4
 SMALL = {"cpu": 0.01, "ram": 8}
@@ -106,7 +106,8 @@ class Race:
         pytest.param(50),
     ],
 )
-async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None:
+async def test_no_answered_delete_is_lost(system: System, standbys: int, rounds: Rounds) -> None:
+    count = rounds(500, 2000)
     for agent in system.agents:
         agent.change_host(start_slots=64, free_sessions=10**6)
     if standbys:
@@ -118,14 +119,14 @@ async def test_no_answered_delete_is_lost(system: System, standbys: int) -> None
     await asyncio.gather(
         *(
             race.play(str(number), random.choices(range(200), k=DELETERS))
-            for number in range(ROUNDS)
+            for number in range(count)
         )
     )
     assert not await system.rows("SELECT id FROM session WHERE ended_ms IS NULL")
     assert not any(agent.live for agent in system.agents)
     assert any(agent.claimed for agent in system.agents) == bool(standbys)
     assert race.answers["CONFLICT"]  # how many depends on how busy the machine is
-    assert race.answers["204"] >= ROUNDS
+    assert race.answers["204"] >= count
 
 
 async def test_a_delete_waits_for_a_start_whose_row_is_just_committed(

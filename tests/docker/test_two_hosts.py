@@ -98,6 +98,7 @@ def test_f39_a_host_that_is_cut_off_is_done_without_and_comes_back(
             player.wait_for_more_answers("kept")
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1200)
 def test_f39_a_lifetime_ends_on_a_host_that_is_cut_off(
     machines: Machines, pytestconfig: pytest.Config, figure: Figure

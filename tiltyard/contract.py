@@ -1,7 +1,9 @@
 """Types that both programs share: session states, reasons, resources and specs."""
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum, auto
 from typing import Self
 
@@ -187,6 +189,25 @@ class SessionSpec:
     def without_secrets(self) -> Self:
         """The spec without arguments and environment, for labels."""
         return replace(self, args=(), env={})
+
+    @property
+    def shape(self) -> "SessionSpec | None":
+        """What a container of this spec has from its creation, for any session of the account.
+
+        Sessions of one shape can use the same prepared container. None if the session can use no
+        prepared container, since it needs GPUs or a certain host port.
+        """
+        is_pinned = any(port.pinned for port in self.ports)
+        if is_pinned or self.reservation.gpus or self.limits.gpus:
+            return None
+        owner = Identity(self.identity.account, "", "", "", "")
+        return replace(self, identity=owner, args=(), env={}, restart=False, ttl=None)
+
+
+def shape_key(shape: SessionSpec) -> str:
+    """Return the name of a shape in reports: 32 hex digits, the same in both programs."""
+    canonical = json.dumps(asdict(shape), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

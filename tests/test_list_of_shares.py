@@ -208,7 +208,7 @@ HOST: Mapping[str, Held] = {
         },
     ),
     "disks of sessions": Held(
-        {"agent/sessions/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}
+        {"agent/limits/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}
     ),
     "containers and logs of ended sessions": Held(
         {"agent/state/retention.py"}, {"test_flood_from_one_account_evicts_nothing_of_another"}

@@ -22,6 +22,8 @@ from agent.images.images import Images
 from agent.init.binary import init_program
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
+from agent.limits.disk_limits import DiskLimits
+from agent.limits.log_limits import LogLimits
 from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.collector import HostGauges
 from agent.metrics_endpoint.listener import MetricsListener
@@ -35,8 +37,6 @@ from agent.rpc import wire
 from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
-from agent.sessions.disk_limits import DiskLimits
-from agent.sessions.log_limits import LogLimits
 from agent.sessions.manager import SessionManager
 from agent.sessions.reconciler import Reconciler
 from agent.sessions.recovery import Recovery

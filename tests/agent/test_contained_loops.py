@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agent.kernel import usage
+from agent.limits.disk_limits import LOOK_SECONDS, DiskLimits
 from agent.network.tls_ports import TlsPorts
 from agent.sessions import cleanup
-from agent.sessions.disk_limits import LOOK_SECONDS, DiskLimits
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
 from tests.agent.contained import started

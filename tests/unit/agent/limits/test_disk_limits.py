@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.domain.engine import container_name
 from agent.domain.errors import EngineTimeoutError
 from agent.kernel.disks import Disk, Disks
-from agent.sessions.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
+from agent.limits.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_pool, kept_full, ready
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id

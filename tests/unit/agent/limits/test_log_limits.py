@@ -10,7 +10,7 @@ from agent.domain.engine import name_of
 from agent.domain.errors import EngineTimeoutError
 from agent.domain.log_rate import TOLERATED_SECONDS
 from agent.domain.session import Session
-from agent.sessions.log_limits import LOOK_SECONDS, SAMPLED, LogLimits
+from agent.limits.log_limits import LOOK_SECONDS, SAMPLED, LogLimits
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
@@ -25,7 +25,7 @@ LOOKS = round(TOLERATED_SECONDS / LOOK_SECONDS)
 
 @pytest.fixture(autouse=True)
 def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.sessions.log_limits.SAMPLE_PIECES", 20)
+    monkeypatch.setattr("agent.limits.log_limits.SAMPLE_PIECES", 20)
 
 
 def limits_of(

@@ -1,0 +1,1 @@
+"""Limits of the disk space and the output of running sessions."""

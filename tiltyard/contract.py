@@ -211,6 +211,20 @@ def shape_key(shape: SessionSpec) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedShape:
+    """The prepared containers of one shape on a host.
+
+    `key` is the shape's `shape_key`, `image` a reference by digest; `kept` containers wait for a
+    start. `error`: why the last preparation failed, "" if it succeeded.
+    """
+
+    key: str
+    image: str
+    kept: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FailedRun:
     """A failed run, before a restart after `delay` seconds; times are Unix time."""
 

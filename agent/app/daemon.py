@@ -244,6 +244,7 @@ class Daemon:
             clock=self._clock,
             feed=self.feed,
             describe_host=lambda: self._report(runtime),
+            set_shapes=lambda shapes: None,
             identity=identity,
             metrics=self.metrics,
         )

@@ -1,6 +1,6 @@
 """The handlers of AgentService; decorators of `statuses.py` convert errors to gRPC statuses."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ from agent.state.record import Records
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import portions
-from tiltyard.contract import EndReason
+from tiltyard.contract import EndReason, SessionSpec
 from tiltyard.runtime.clock import Clock, rest_after
 from tiltyard.runtime.tasks import contained
 
@@ -51,6 +51,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     clock: Clock
     feed: Feed
     describe_host: Callable[[], pb.Host]
+    set_shapes: Callable[[Sequence[SessionSpec]], object]
+    """Orders a prepared container of each shape, in place of the shapes ordered before."""
     identity: HostIdentity
     metrics: Metrics
     _log_readers: logs.LogReaders = field(init=False)
@@ -248,6 +250,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         """Set a warm pool's spec and size."""
         await self.warm_pools.set(wire.pool_from_proto(request))
         return pb.SetWarmPoolResponse()
+
+    @answers
+    async def SetShapes(
+        self, request: pb.SetShapesRequest, context: Context
+    ) -> pb.SetShapesResponse:
+        """Set for which shapes to keep a prepared container."""
+        self.set_shapes(wire.shapes_from_proto(request))
+        return pb.SetShapesResponse()
 
     @answers
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:

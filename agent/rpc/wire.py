@@ -15,7 +15,7 @@ from agent.logs.report import Tail
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
-from tiltyard.agent.bounds import MAX_DETAIL
+from tiltyard.agent.bounds import MAX_DETAIL, MAX_SENTENCE
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import (
     END_REASONS,
@@ -33,6 +33,7 @@ from tiltyard.contract import (
     FailedRun,
     Identity,
     PortRequest,
+    PreparedShape,
     PullProgress,
     Resources,
     SessionSpec,
@@ -51,6 +52,25 @@ _MODES = {number: mode for mode, number in NETWORK_MODES.items()}
 
 def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
     """Read a spec; raises InvalidArgumentError with the invalid field."""
+    return _spec(spec, _identity(spec.identity, "spec.identity"))
+
+
+def shapes_from_proto(request: pb.SetShapesRequest) -> tuple[SessionSpec, ...]:
+    """Read shapes; raises InvalidArgumentError if a spec is invalid or no shape."""
+    return tuple(map(_shape, request.shapes))
+
+
+def _shape(spec: pb.SessionSpec) -> SessionSpec:
+    _refuse_nul("spec.identity", [spec.identity.account])
+    if not spec.identity.account:
+        raise InvalidArgumentError("spec.identity", "an account is required")
+    shape = _spec(spec, identity_from_proto(spec.identity))
+    if shape != shape.shape:
+        raise InvalidArgumentError("spec", "it is no shape")
+    return shape
+
+
+def _spec(spec: pb.SessionSpec, identity: Identity) -> SessionSpec:
     if spec.format != FORMAT:
         raise InvalidArgumentError("spec.format", f"this agent knows {FORMAT}")
     if spec.network_mode not in _MODES:
@@ -66,7 +86,7 @@ def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
     if spec.disk_bytes < 0:
         raise InvalidArgumentError("spec.disk_bytes", "it is negative")
     return SessionSpec(
-        identity=_identity(spec.identity, "spec.identity"),
+        identity=identity,
         image=checked_reference(spec.image),
         network_mode=_MODES[spec.network_mode],
         reservation=reservation,
@@ -203,6 +223,16 @@ def image_batches(here: Mapping[str, int]) -> list[pb.ImageBatch]:
             last=number == len(parts),
         )
         for number, part in enumerate(parts, 1)
+    ]
+
+
+def prepared_to_proto(shapes: Iterable[PreparedShape]) -> list[pb.PreparedShape]:
+    """Convert the state of the prepared containers of each shape."""
+    return [
+        pb.PreparedShape(
+            key=shape.key, image=shape.image, kept=shape.kept, error=shape.error[:MAX_SENTENCE]
+        )
+        for shape in shapes
     ]
 
 

@@ -6,7 +6,7 @@ a broken connection, it is unknown what the agent did (AgentUnavailableError).
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from controlplane.agent_rpc.wire import (
     drain_out,
     report_in,
     session_in,
+    shapes_out,
     spec_out,
     standby_order_out,
 )
@@ -240,6 +241,10 @@ class AgentClient:
     async def set_warm_pool(self, order: StandbyOrder) -> None:
         """Set the number and spec of a pool's standbys. Idempotent. Raises as `watch`."""
         await self._call("SetWarmPool", standby_order_out(order), ORDER_TIMEOUT, _done)
+
+    async def set_shapes(self, shapes: Sequence[SessionSpec]) -> None:
+        """Order a prepared container of each shape. Idempotent. Raises as `watch`."""
+        await self._call("SetShapes", shapes_out(shapes), ORDER_TIMEOUT, _done)
 
     async def ask_for_request(self) -> Asked:
         """Make the agent create a key and a signing request. Raises as `watch`."""

@@ -15,6 +15,7 @@ from controlplane.domain.contract import (
     WatchMessage,
 )
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import PreparedShape
 from tiltyard.runtime.clock import from_ms
 
 SESSIONS_AT_ONCE = 250  # Sessions of a message that are read in one step of the event loop
@@ -88,6 +89,10 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
         },
         starting=frozenset(host.starting),
         free_image_bytes=host.free_image_bytes if host.HasField("free_image_bytes") else None,
+        prepared={
+            shape.key: PreparedShape(shape.key, shape.image, shape.kept, shape.error)
+            for shape in host.prepared
+        },
     )
 
 

@@ -1,5 +1,6 @@
 """Conversion between the protobuf messages of the agent contract and domain values. Pure."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 from sys import intern
 
@@ -97,6 +98,11 @@ def standby_order_out(order: StandbyOrder) -> agent_pb2.SetWarmPoolRequest:
     )
 
 
+def shapes_out(shapes: Iterable[SessionSpec]) -> agent_pb2.SetShapesRequest:
+    """Convert an order of prepared containers."""
+    return agent_pb2.SetShapesRequest(shapes=map(spec_out, shapes))
+
+
 def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredentials | None:
     """Convert a registry login."""
     if login is None:
@@ -176,6 +182,7 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
         ),
         cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
         peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
+        prepared=report.prepared,
         log=response.log if response.HasField("log") else None,
         log_truncated=response.log_truncated,
         log_damaged=response.log_damaged,

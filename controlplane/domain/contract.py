@@ -11,6 +11,7 @@ from tiltyard.contract import (
     FailedRun,
     Identity,
     Moment,
+    PreparedShape,
     Protocol,
     Resources,
     SessionSpec,
@@ -157,6 +158,7 @@ class HostReport:
     starting: frozenset[str] = frozenset()
     """Internal ids that hold capacity and are not reported as sessions yet."""
     free_image_bytes: int | None = None  # On the engine's disks; None if unknown
+    prepared: Mapping[str, PreparedShape] = field(default_factory=dict)  # By the key of the shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,8 @@ class SessionReport:
     """How a session ended, its history, what it used, and the end of its log.
 
     `log` is None if the host does not have it; `log_truncated` if it is only the end of the log,
-    `log_damaged` if the engine could not read a part of the log.
+    `log_damaged` if the engine could not read a part of the log. `prepared`: it used a prepared
+    container.
     """
 
     state: State
@@ -240,6 +243,7 @@ class SessionReport:
     timeline: tuple[Moment, ...]
     cpu_seconds: float | None
     peak_memory_bytes: int | None
+    prepared: bool
     log: bytes | None
     log_truncated: bool
     log_damaged: bool

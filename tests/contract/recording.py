@@ -122,6 +122,7 @@ async def _play_the_rest(address: str) -> None:
         drain.remaining.FromSeconds(3600)
         await stub.SetDrain(drain)
         await stub.RenewCertificate(pb.RenewCertificateRequest())
+        await stub.SetShapes(pb.SetShapesRequest())
         for ask, request in (
             (stub.SetDrain, pb.SetDrainRequest(revision=2)),
             (stub.RenewCertificate, pb.RenewCertificateRequest(certificate=b"none")),

@@ -57,6 +57,7 @@ SPELLED = {
     "log": "",
     "log_damaged": "",
     "log_truncated": "",
+    "prepared": "",
     "size": "",
     "sizes": "",
 }

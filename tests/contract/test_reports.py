@@ -66,6 +66,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         timeline=tuple(replace(each, time=_sent(each.time)) for each in session.timeline),
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
+        prepared=False,
         log=None if tail is None else tail.data,
         log_truncated=tail is not None and tail.cut,
         log_damaged=tail is not None and session.log_damaged,

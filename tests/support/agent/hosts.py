@@ -43,7 +43,7 @@ from tests.support.hold import Hold
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import resources_to_proto
-from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
+from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, SessionSpec, State
 
 INIT = Path("/nonexistent/init") / ("0" * 64)
 
@@ -142,6 +142,7 @@ class Agent:
             policy=policy or Policy(host_network=True),
             feed=feed,
         )
+        self.ordered_shapes: list[Sequence[SessionSpec]] = []
         self.sessions = SessionManager(self.runtime, self.reservations)
         self.images = Images(engine, feed, metrics=metrics, clock=clock)
         self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
@@ -175,6 +176,7 @@ class Agent:
             clock=self.clock,
             feed=self.runtime.feed,
             describe_host=describe_host,
+            set_shapes=self.ordered_shapes.append,
             identity=nothing,
             metrics=self.runtime.metrics,
         )

@@ -54,7 +54,7 @@ class ClaimContext:
 
 
 class ScriptedCalls:
-    """One script per call and moment; None does nothing.
+    """One script per call and moment; None does nothing. Also the calls that keep no state.
 
     `before_*` runs before the change, `after_start` and `after_claim` between the change and the
     answer, `after_logs` between the lines and the end, `during_pull` between two steps.
@@ -73,3 +73,20 @@ class ScriptedCalls:
     before_claim: Script | None = None
     after_claim: Script | None = None
     before_order: Script | None = None
+    before_shapes: Script | None = None
+
+    def __init__(self) -> None:
+        self.shape_orders: list[agent_pb2.SetShapesRequest] = []
+
+    async def SetShapes(  # noqa: N802
+        self, request: agent_pb2.SetShapesRequest, context: Any
+    ) -> agent_pb2.SetShapesResponse:
+        await run_script(self.before_shapes, request, context)
+        self.shape_orders.append(request)
+        return agent_pb2.SetShapesResponse()
+
+    async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
+        await refuse(context, "UNIMPLEMENTED")
+
+    GetHost: Any = _refuse_call
+    ListSessions = ListImages = RenewCertificate = GetHost

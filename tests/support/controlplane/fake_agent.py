@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
@@ -38,6 +38,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
     """
 
     def __init__(self, folder: Path, name: str = "one") -> None:
+        super().__init__()
         self.name = name
         self.address = f"unix:{folder}/{name}.sock"
         self.incarnation = str(uuid.uuid4())
@@ -289,12 +290,6 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
             self.images.remove(request.image)
             self.report_images()
         return agent_pb2.RemoveImageResponse()
-
-    async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
-        await refuse(context, "UNIMPLEMENTED")
-
-    GetHost: Any = _refuse_call
-    ListSessions = ListImages = RenewCertificate = GetHost
 
     async def SetWarmPool(  # noqa: N802
         self, request: agent_pb2.SetWarmPoolRequest, context: Any

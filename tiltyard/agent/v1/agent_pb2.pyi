@@ -796,6 +796,40 @@ class WarmPool(_message.Message):
 Global___WarmPool: _TypeAlias = WarmPool  # noqa: Y015
 
 @_typing.final
+class PreparedShape(_message.Message):
+    """PreparedShape is the state of the prepared containers of one shape on a host."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    IMAGE_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The key of the shape, which both programs derive from it."""
+    image: _builtins.str
+    """The image by digest."""
+    kept: _builtins.int
+    """Prepared containers that wait for a start."""
+    error: _builtins.str
+    """Why the last preparation of the shape failed; empty when none failed since the last that succeeded."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        image: _builtins.str = ...,
+        kept: _builtins.int = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "image", b"image", "kept", b"kept", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreparedShape: _TypeAlias = PreparedShape  # noqa: Y015
+
+@_typing.final
 class Host(_message.Message):
     """Host is what a host is and has."""
 
@@ -828,6 +862,7 @@ class Host(_message.Message):
     STARTING_FIELD_NUMBER: _builtins.int
     DISK_FULL_FIELD_NUMBER: _builtins.int
     FREE_IMAGE_BYTES_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
@@ -903,6 +938,12 @@ class Host(_message.Message):
         sessions in the messages that follow.
         """
 
+    @_builtins.property
+    def prepared(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreparedShape]:
+        """The shapes of which prepared containers wait, or whose preparation fails. Prepared containers
+        are no sessions: `reserved`, `free_sessions` and the free ports count none of them.
+        """
+
     def __init__(
         self,
         *,
@@ -933,10 +974,11 @@ class Host(_message.Message):
         starting: _abc.Iterable[_builtins.str] | None = ...,
         disk_full: _builtins.bool = ...,
         free_image_bytes: _builtins.int | None = ...,
+        prepared: _abc.Iterable[Global___PreparedShape] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "capacity", b"capacity", "drain_time", b"drain_time", "free_image_bytes", b"free_image_bytes", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_image_bytes", b"free_image_bytes", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_image_bytes", b"free_image_bytes", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "prepared", b"prepared", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__free_image_bytes: _TypeAlias = _typing.Literal["free_image_bytes"]  # noqa: Y015
     _WhichOneofArgType__free_image_bytes: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes"]  # noqa: Y015
@@ -1662,6 +1704,7 @@ class Report(_message.Message):
     TIMELINE_FIELD_NUMBER: _builtins.int
     CPU_TIME_FIELD_NUMBER: _builtins.int
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -1684,6 +1727,8 @@ class Report(_message.Message):
     """The most memory that it used at one time, as the kernel counts it against its limit, files that
     are cached included; absent when it could not be read of any run.
     """
+    prepared: _builtins.bool
+    """True when the session used a prepared container."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When its directory was made."""
@@ -1726,10 +1771,11 @@ class Report(_message.Message):
         timeline: _abc.Iterable[Global___Moment] | None = ...,
         cpu_time: _duration_pb2.Duration | None = ...,
         peak_memory_bytes: _builtins.int | None = ...,
+        prepared: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "timeline", b"timeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "prepared", b"prepared", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "timeline", b"timeline"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2181,6 +2227,47 @@ class SetWarmPoolResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetWarmPoolResponse: _TypeAlias = SetWarmPoolResponse  # noqa: Y015
+
+@_typing.final
+class SetShapesRequest(_message.Message):
+    """SetShapesRequest sets the shapes that the caller expects starts of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHAPES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shapes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionSpec]:
+        """All of them, the most important first."""
+
+    def __init__(
+        self,
+        *,
+        shapes: _abc.Iterable[Global___SessionSpec] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shapes", b"shapes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetShapesRequest: _TypeAlias = SetShapesRequest  # noqa: Y015
+
+@_typing.final
+class SetShapesResponse(_message.Message):
+    """SetShapesResponse is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetShapesResponse: _TypeAlias = SetShapesResponse  # noqa: Y015
 
 @_typing.final
 class SetDrainRequest(_message.Message):

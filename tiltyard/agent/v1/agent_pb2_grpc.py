@@ -101,6 +101,11 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolResponse.FromString,
                 _registered_method=True)
+        self.SetShapes = channel.unary_unary(
+                '/tiltyard.agent.v1.AgentService/SetShapes',
+                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesRequest.SerializeToString,
+                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesResponse.FromString,
+                _registered_method=True)
         self.SetDrain = channel.unary_unary(
                 '/tiltyard.agent.v1.AgentService/SetDrain',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetDrainRequest.SerializeToString,
@@ -249,6 +254,17 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetShapes(self, request, context):
+        """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
+        far as it has room, besides those of its own latest starts. It replaces the list of the call
+        before. The agent does not store the list: the caller repeats it after each start of the agent.
+        Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
+        account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetDrain(self, request, context):
         """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
         STALE_REVISION for an older one.
@@ -333,6 +349,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.SetWarmPool,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolResponse.SerializeToString,
+            ),
+            'SetShapes': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetShapes,
+                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesRequest.FromString,
+                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesResponse.SerializeToString,
             ),
             'SetDrain': grpc.unary_unary_rpc_method_handler(
                     servicer.SetDrain,
@@ -698,6 +719,33 @@ class AgentService:
             '/tiltyard.agent.v1.AgentService/SetWarmPool',
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolRequest.SerializeToString,
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetWarmPoolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetShapes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiltyard.agent.v1.AgentService/SetShapes',
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesRequest.SerializeToString,
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.SetShapesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -128,6 +128,13 @@ class AgentServiceStub:
     ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
     one, and with DISK_FULL when it cannot be kept.
     """
+    SetShapes: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetShapesRequest, _agent_pb2.SetShapesResponse]
+    """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
+    far as it has room, besides those of its own latest starts. It replaces the list of the call
+    before. The agent does not store the list: the caller repeats it after each start of the agent.
+    Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
+    account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+    """
     SetDrain: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]
     """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
     STALE_REVISION for an older one.
@@ -222,6 +229,13 @@ class AgentServiceAsyncStub(AgentServiceStub):
     while no control plane is there. Standbys of an older revision are replaced as new ones become
     ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
     one, and with DISK_FULL when it cannot be kept.
+    """
+    SetShapes: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetShapesRequest, _agent_pb2.SetShapesResponse]  # type: ignore[assignment]
+    """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
+    far as it has room, besides those of its own latest starts. It replaces the list of the call
+    before. The agent does not store the list: the caller repeats it after each start of the agent.
+    Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
+    account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
     """
     SetDrain: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]  # type: ignore[assignment]
     """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
@@ -392,6 +406,19 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         while no control plane is there. Standbys of an older revision are replaced as new ones become
         ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
         one, and with DISK_FULL when it cannot be kept.
+        """
+
+    @_abc_1.abstractmethod
+    def SetShapes(
+        self,
+        request: _agent_pb2.SetShapesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.SetShapesResponse, _abc.Awaitable[_agent_pb2.SetShapesResponse]]:
+        """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
+        far as it has room, besides those of its own latest starts. It replaces the list of the call
+        before. The agent does not store the list: the caller repeats it after each start of the agent.
+        Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
+        account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
         """
 
     @_abc_1.abstractmethod

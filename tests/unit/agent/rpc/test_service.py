@@ -14,6 +14,7 @@ from agent.domain.engine import LogPiece
 from agent.logs.cursor import Cursor
 from agent.logs.pace import PART_OF_LOOP
 from agent.rpc.service import HEARTBEAT_SECONDS
+from controlplane.agent_rpc.wire import shapes_out
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.agent.samples import a_session, a_spec, an_id
 from tests.support.fake_clock import until_idle
@@ -67,6 +68,15 @@ async def test_unread_stream_restarts_with_a_snapshot(agent: Agent) -> None:
         for _ in range(PILE_LARGEST + 1):
             agent.runtime.feed.session_changed(a_session())
         assert (await anext(messages)).HasField("snapshot_begin")
+
+
+async def test_shapes_are_passed_on_and_replace_those_before(agent: Agent) -> None:
+    service = agent.service(lambda: host_report(agent))
+    shape = a_spec().shape
+    assert shape is not None
+    await service.SetShapes(shapes_out([shape]), LOCAL)
+    await service.SetShapes(shapes_out([]), LOCAL)
+    assert agent.ordered_shapes == [(shape,), ()]
 
 
 class AbortedError(Exception):

@@ -70,12 +70,17 @@ def container_of_listing(entry: Mapping[str, Any]) -> Container:
     ended = parts_of(Meaning.EXIT_CODE, entry.get("Status", ""))
     return Container(
         container=entry["Id"],
-        name=entry["Names"][0].removeprefix("/"),
+        name=name_in(entry),
         status=status_of(entry["State"]),
         labels=entry.get("Labels") or {},
         exit_code=_exit_code(ended["code"]) if ended else None,
         address=address_of(entry),
     )
+
+
+def name_in(entry: Mapping[str, Any]) -> str:
+    """The name of a container in a listing entry."""
+    return str(entry["Names"][0]).removeprefix("/")
 
 
 def _exit_code(value: Any) -> int:

@@ -1,10 +1,13 @@
 """The body of `POST /containers/create`, which defines a container's isolation. Pure."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from agent.domain.engine import LOG_BYTES, ContainerSpec
+from agent.docker.facts import EngineFacts
+from agent.domain.engine import LABEL_CONFIG, LOG_BYTES, ContainerSpec
 from agent.domain.session import Port
 from agent.init.channel import FOLDER
 from tiltyard.contract import NANO, NetworkMode
@@ -14,7 +17,6 @@ INIT = "/run/tiltyard-init"  # Its first process, which waits for the program
 CHANNEL = f"{PUBLIC_DIR}/{FOLDER}"  # Directory of the FIFOs between the agent and that process
 PIDS_LIMIT = 512  # Maximum processes and threads of a session
 
-_PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 _SLACK_BYTES = 64 * 2**20
 
 _MIN_NANO_CPUS = NANO // 100  # The kernel's minimum: a hundredth of a core
@@ -31,28 +33,40 @@ _LOG_CONFIG = {
 }
 
 
-def container_config(
-    spec: ContainerSpec, *, cpus: int, nofile: int | None, network: str, has_layer_quota: bool
-) -> dict[str, Any]:
-    """Build the body that creates `spec` on a host with `cpus` cores.
-
-    `nofile`: open files that the engine can grant, None if unknown. `network`: for sessions.
-    """
+def container_config(spec: ContainerSpec, facts: EngineFacts) -> dict[str, Any]:
+    """Build the body that creates `spec` with an engine of these facts."""
     bridged = spec.network_mode is NetworkMode.BRIDGE
     ports = spec.ports if bridged else ()
+    labels = spec.labels
+    if spec.prepared:
+        labels[LABEL_CONFIG] = config_digest(spec, facts)
     return {
         "Image": spec.image,
         "Entrypoint": [INIT, CHANNEL],
-        "Labels": spec.labels,
+        "Labels": labels,
         "ExposedPorts": {_name(port): {} for port in ports},
         "Healthcheck": {"Test": ["NONE"]},
         "Tty": False,
         "OpenStdin": False,
         "HostConfig": _isolation()
-        | _resources(spec, cpus, nofile)
-        | _network(spec, network)
-        | (_storage(spec.disk_bytes) if has_layer_quota and spec.disk_bytes else {}),
+        | _resources(spec, facts.cpus, facts.daemon.nofile)
+        | _network(spec, facts.network)
+        | (_storage(spec.disk_bytes) if facts.has_layer_quota and spec.disk_bytes else {}),
     }
+
+
+def config_digest(spec: ContainerSpec, facts: EngineFacts) -> str:
+    """Digest of the body that creates `spec`, without what containers of one shape differ in."""
+    common = replace(
+        spec,
+        internal_id="",
+        record="",
+        public_dir="",
+        ports=tuple(replace(port, host=0) for port in spec.ports),
+        prepared=False,
+    )
+    text = json.dumps(container_config(common, facts), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _isolation() -> dict[str, Any]:
@@ -134,25 +148,3 @@ def _at_least(minimum: int, value: int) -> int:
 
 def _name(port: Port) -> str:
     return f"{port.container}/{port.protocol.value}"
-
-
-def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
-    """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
-
-    btrfs always supports it; overlay2 requires XFS with project quotas under the data root.
-    """
-    driver = info.get("Driver")
-    if driver != "overlay2":
-        return driver == "btrfs"
-    layers = PurePosixPath(str(info.get("DockerRootDir") or "/"), "overlay2")
-    depth = 0
-    found = False
-    for line in mountinfo.splitlines():
-        mount, _, file_system = line.partition(" - ")
-        target = PurePosixPath(mount.split()[4].replace("\\040", " "))
-        kind, _, options = file_system.split(" ", 2)
-        # The deepest mount above the layers holds them; a later one hides an earlier one.
-        if layers.is_relative_to(target) and len(target.parts) >= depth:
-            depth = len(target.parts)
-            found = kind == "xfs" and not _PROJECT_QUOTAS.isdisjoint(options.split(","))
-    return found

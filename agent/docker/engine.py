@@ -28,7 +28,7 @@ from agent.docker.answers import (
 )
 from agent.docker.bodies import body_of, message_of, translated
 from agent.docker.calls import CALLS_BESIDE_STARTS, GENERAL_CALLS, EngineCalls, Timeouts
-from agent.docker.container_config import INIT, container_config
+from agent.docker.container_config import INIT, config_digest, container_config
 from agent.docker.engine_streams import DockerStreams
 from agent.docker.errors import (
     Call,
@@ -58,7 +58,6 @@ from agent.domain.engine import (
     InitState,
     ReportedEnd,
     Start,
-    container_name,
 )
 from agent.domain.errors import AgentError, ContainerGoneError, EngineError
 from agent.domain.session import Port, Process
@@ -171,25 +170,29 @@ class DockerEngine(DockerStreams):
 
     async def create(self, spec: ContainerSpec) -> str:
         """Create a container and return its id."""
-        name = container_name(spec.internal_id)
         seconds = self._timeouts.create
-        call = Call("create", container=name, image=spec.image, changes=True)
+        call = Call("create", container=spec.name, image=spec.image, changes=True)
 
         async def create(facts: EngineFacts) -> str:
-            config = container_config(
-                spec,
-                cpus=facts.cpus,
-                nofile=facts.daemon.nofile,
-                network=facts.network,
-                has_layer_quota=facts.has_layer_quota,
-            )
-            params = {"name": name}
+            config = container_config(spec, facts)
+            params = {"name": spec.name}
             path = "/containers/create"
             with translated(call):
                 answer = await self._send(call, "POST", path, seconds, params=params, body=config)
                 return str(answer["Id"])
 
         return await self._ask(call, seconds, create)
+
+    async def config_digest(self, spec: ContainerSpec) -> str:
+        """Return a digest of what `create` fixes at present for containers like this."""
+        return config_digest(spec, await self._known())
+
+    async def rename(self, container: str, name: str) -> None:
+        """Rename a container; no-op if it has the name."""
+        call = Call("rename", container=container, new_name=name, changes=True)
+        seconds = self._timeouts.kill  # as brief
+        path = f"{_path(container)}/rename?name={name}"
+        await self._ask(call, seconds, lambda _: self._send(call, "POST", path, seconds))
 
     async def start(self, container: str, channel: Path) -> Container:
         """Start a container and describe it once its init waits; no-op if it runs."""

@@ -120,7 +120,8 @@ class DockerStreams:
 
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Internal ids of sessions whose container was created or started; best effort."""
-        filters = {"type": ["container"], "event": _EVENTS, "label": [f"{LABEL_AGENT}={agent_id}"]}
+        labels = [f"{LABEL_AGENT}={agent_id}", LABEL_SESSION]
+        filters = {"type": ["container"], "event": _EVENTS, "label": labels}
         params = {"filters": json.dumps(filters)}
         return self._open(Call("events"), "/events", params, _sessions, read_timeout=None)
 

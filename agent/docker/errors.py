@@ -38,6 +38,7 @@ class Call:
     container: str = ""
     image: str = ""
     path: str = ""
+    new_name: str = ""
     changes: bool = False
 
 
@@ -79,12 +80,20 @@ def timed_out(error: BaseException) -> bool:
     return any(isinstance(cause, TimeoutError) for cause in _causes(error))
 
 
-_ALREADY_SO = frozenset({("kill", 409), ("remove", 404), ("remove-image", 404)})
+_ALREADY_SO = frozenset(
+    {
+        ("kill", 409),
+        ("remove", 404),
+        ("remove-image", 404),
+        ("rename", 400),  # it has the name
+    }
+)
 
 _BY_STATUS: Mapping[tuple[str, int], Callable[[Call, str], AgentError]] = {
     ("inspect-image", 404): lambda call, _: ImageMissingError(call.image),
     ("create", 404): lambda call, _: ImageMissingError(call.image),
     ("create", 409): lambda call, _: ContainerExistsError(call.container),
+    ("rename", 409): lambda call, _: ContainerExistsError(call.new_name),
     ("start", 404): lambda call, cause: PartMissingError(call.name, cause),
     ("logs", 409): lambda call, _: ContainerGoneError(call.container),  # being removed
     ("archive", 404): lambda call, _: PathNotFoundError(call.path),

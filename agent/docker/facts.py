@@ -3,10 +3,9 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agent.docker.container_config import has_layer_quota
 from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
 from agent.domain.errors import EngineError
 
@@ -19,6 +18,7 @@ _ICC = "com.docker.network.bridge.enable_icc"
 _BRIDGE_NAME = "com.docker.network.bridge.name"
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_PROJECT_QUOTAS = frozenset({"prjquota", "pquota"})
 
 
 Ask = Callable[..., Awaitable[Any]]
@@ -85,6 +85,28 @@ def component(version: Mapping[str, Any], name: str) -> str:
     """The version of a component in a `/version` answer; empty if it is not listed."""
     parts = {part["Name"]: part["Version"] for part in version.get("Components") or ()}
     return str(parts.get(name, ""))
+
+
+def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
+    """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
+
+    btrfs always supports it; overlay2 requires XFS with project quotas under the data root.
+    """
+    driver = info.get("Driver")
+    if driver != "overlay2":
+        return driver == "btrfs"
+    layers = PurePosixPath(str(info.get("DockerRootDir") or "/"), "overlay2")
+    depth = 0
+    found = False
+    for line in mountinfo.splitlines():
+        mount, _, file_system = line.partition(" - ")
+        target = PurePosixPath(mount.split()[4].replace("\\040", " "))
+        kind, _, options = file_system.split(" ", 2)
+        # The deepest mount above the layers holds them; a later one hides an earlier one.
+        if layers.is_relative_to(target) and len(target.parts) >= depth:
+            depth = len(target.parts)
+            found = kind == "xfs" and not _PROJECT_QUOTAS.isdisjoint(options.split(","))
+    return found
 
 
 def isolates(network: Mapping[str, Any]) -> bool:

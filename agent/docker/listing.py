@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent.docker.answers import container_of_listing, status_of
+from agent.docker.answers import container_of_listing, name_in, status_of
 from agent.docker.first_process import init_state
 from agent.domain.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
@@ -35,6 +35,8 @@ class Listing:
         known = {key: found for key, found in self._running.items() if key in listed}
         if known:
             known = await self._threads.run(_alive, known)
+            names = {entry["Id"]: name_in(entry) for entry in entries}
+            known = {key: replace(found, name=names[key]) for key, found in known.items()}
         slots = asyncio.Semaphore(_INSPECTS_AT_ONCE)
         found = await asyncio.gather(
             *(self._in_full(entry, slots) for entry in entries if entry["Id"] not in known)

@@ -17,10 +17,13 @@ from tiltyard.contract import NetworkMode, PullProgress, Resources
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; containers without it are never touched."""
 LABEL_SESSION = "io.tiltyard.session"  # Internal id of the session
+LABEL_PREPARED = "io.tiltyard.prepared"
+"""Id of a prepared container, in place of LABEL_SESSION, also while a session uses it."""
 LABEL_RECORD = "io.tiltyard.record"
 """The session's record as of its creation, without arguments and environment."""
 LABEL_INIT = "io.tiltyard.init"
 """File name of the container's init, which must stay on the host as long as the container."""
+LABEL_CONFIG = "io.tiltyard.config"  # `Engine.config_digest` as of the creation; prepared only
 
 LOG_BYTES = 64 * 2**20
 """Retained output of a session. An engine drops no older bytes while it holds fewer."""
@@ -30,6 +33,11 @@ LONGEST_PIECE_BYTES = 16 * 1024  # A longer line is split into pieces of this si
 def container_name(internal_id: str) -> str:
     """The name of a session's container; unique, so that a repeated create fails."""
     return f"tiltyard-{internal_id}"
+
+
+def prepared_name(prepared_id: str) -> str:
+    """The name of a prepared container until a session has taken it."""
+    return f"tiltyard-prepared-{prepared_id}"
 
 
 def name_of(session: Session) -> str:
@@ -42,7 +50,8 @@ class ContainerSpec:
     """A container to create, whose init waits for its program once it is started.
 
     `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard; `init` is the
-    path of the init program there. `disk_bytes` limits the writable layer, 0 for no limit.
+    path of the init program there. `disk_bytes` limits the writable layer, 0 for no limit. With
+    `prepared` no session has the container yet, and `internal_id` is the prepared container's id.
     """
 
     internal_id: str
@@ -58,13 +67,22 @@ class ContainerSpec:
     record: str
     gpu_ids: tuple[str, ...] = ()
     disk_bytes: int = 0
+    prepared: bool = False
+
+    @property
+    def name(self) -> str:
+        """The container's name at its creation."""
+        if self.prepared:
+            return prepared_name(self.internal_id)
+        return container_name(self.internal_id)
 
     @property
     def labels(self) -> dict[str, str]:
-        """The container's labels."""
+        """The container's labels; a prepared container also has LABEL_CONFIG."""
+        owner = LABEL_PREPARED if self.prepared else LABEL_SESSION
         return {
             LABEL_AGENT: self.agent_id,
-            LABEL_SESSION: self.internal_id,
+            owner: self.internal_id,
             LABEL_RECORD: self.record,
             LABEL_INIT: PurePosixPath(self.init).name,
         }
@@ -245,6 +263,22 @@ class Engine(Interface):
         """
         ...
 
+    async def config_digest(self, spec: ContainerSpec) -> str:
+        """Return a digest of everything that `create` fixes at present for containers like this.
+
+        Equal for two specs that differ only in their ids, record, public directory and host ports;
+        another one after a change of the agent, its settings or the engine.
+        """
+        ...
+
+    async def rename(self, container: str, name: str) -> None:
+        """Rename a container; no-op if it has the name.
+
+        Raises:
+            ContainerExistsError: Another container has the name.
+        """
+        ...
+
     async def start(self, container: str, channel: Path) -> Container:
         """Start a container and describe it once its init waits; no-op if it runs.
 
@@ -380,6 +414,7 @@ class Engine(Interface):
     def events(self, agent_id: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Internal ids of sessions whose container was created or started; a hint, with gaps.
 
+        Containers that were prepared are left out, also those that a session uses.
         Ends with EngineUnavailableError when the engine goes away.
         """
         ...

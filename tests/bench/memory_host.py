@@ -12,7 +12,8 @@ from agent.app.daemon import Daemon
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
 from tests.support.agent.hosts import all_ports_free
-from tests.support.fakes import EveryImage, FakeEngine
+from tests.support.fake_container import EveryImage
+from tests.support.fakes import FakeEngine
 from tests.support.harness import AgentProcess, to_toml
 from tests.support.real_engine import accepts
 

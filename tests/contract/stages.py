@@ -15,6 +15,7 @@ import docker
 
 from agent.docker.engine import DockerEngine
 from agent.domain.engine import (
+    LABEL_PREPARED,
     LABEL_SESSION,
     Container,
     ContainerSpec,
@@ -218,7 +219,8 @@ def _make_folders(public_dir: Path) -> None:
 
 def channel_of(stage: Stage, container: Container) -> Path:
     """The channel to the init of a container that was made by `spec`."""
-    return stage.folder / container.labels[LABEL_SESSION] / FOLDER
+    labels = container.labels
+    return stage.folder / labels.get(LABEL_PREPARED, labels.get(LABEL_SESSION, "")) / FOLDER
 
 
 async def created(stage: Stage, **changes: object) -> Container:

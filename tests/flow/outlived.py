@@ -26,7 +26,8 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.fakes import EveryImage, FakeEngine
+from tests.support.fake_container import EveryImage
+from tests.support.fakes import FakeEngine
 from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc

@@ -1,15 +1,18 @@
-"""A container of the fake engine: its state, its log and its files."""
+"""A container of the fake engine, with its log and files, and the registry of images."""
 
 import asyncio
+import hashlib
 import io
 import ipaddress
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+from typing import Any
 
 from agent.domain import errors
 from agent.domain.engine import (
+    LABEL_CONFIG,
     LONGEST_PIECE_BYTES,
     Container,
     ContainerSpec,
@@ -17,11 +20,22 @@ from agent.domain.engine import (
     InitState,
     LogPiece,
     Start,
-    container_name,
 )
 from agent.domain.session import Process
 from tests.support.agent.tars import Entry, folder, tar_of
 from tiltyard.contract import NetworkMode
+
+_CHUNK = 64 * 1024
+
+
+class EveryImage(set[str]):
+    """A registry that has any image."""
+
+    def __contains__(self, image: object) -> bool:
+        return True
+
+    def __or__(self, other: object) -> Any:
+        return self
 
 
 @dataclass(eq=False)
@@ -41,6 +55,7 @@ class FakeContainer:
     removed: bool = False
     bound: bool = False
     renamed: str = ""
+    config: str = ""
     log: list[LogPiece] = field(default_factory=list)
     log_breaks: list[tuple[int, errors.AgentError]] = field(default_factory=list)
     unreadable: range = range(0)
@@ -52,7 +67,11 @@ class FakeContainer:
 
     @property
     def name(self) -> str:
-        return self.renamed or container_name(self.spec.internal_id)
+        return self.renamed or self.spec.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.spec.labels | ({LABEL_CONFIG: self.config} if self.config else {})
 
     def poke(self) -> None:
         """Wake the readers of the log."""
@@ -101,7 +120,7 @@ class FakeContainer:
             container=self.id,
             name=self.name,
             status=self.status,
-            labels=self.spec.labels,
+            labels=self.labels,
             process=process,
             init=self.init if process else InitState.UNKNOWN,
             exit_code=self.exit_code,
@@ -117,6 +136,13 @@ class FakeContainer:
         if self.process is None or self.spec.network_mode is NetworkMode.HOST:
             return ""
         return str(ipaddress.IPv4Address("172.17.0.0") + self.process.pid % 65536)
+
+
+def config_digest(spec: ContainerSpec, version: int) -> str:
+    """What a container's creation fixes, by the fields of its spec; `version`: of the rest."""
+    ports = tuple(replace(port, host=0) for port in spec.ports)
+    common = replace(spec, internal_id="", record="", public_dir="", ports=ports, prepared=False)
+    return hashlib.sha256(f"{version} {common}".encode()).hexdigest()
 
 
 def wait_status(exit_code: int) -> int:
@@ -139,3 +165,10 @@ def packed(files: dict[str, bytes], path: str) -> bytes:
             content = inside.get(str(place), b"")
             entries.append(folder(name) if place in folders else Entry(name, content=content))
     return tar_of(entries)
+
+
+async def chunks_of(data: bytes) -> AsyncGenerator[bytes]:
+    """An archive as the engine sends it."""
+    for begin in range(0, len(data), _CHUNK):
+        yield data[begin : begin + _CHUNK]
+        await asyncio.sleep(0)

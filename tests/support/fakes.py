@@ -10,7 +10,6 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from agent.domain import errors
 from agent.domain.engine import (
@@ -24,12 +23,17 @@ from agent.domain.engine import (
     LogPiece,
     ReportedEnd,
     Start,
-    container_name,
 )
 from agent.domain.session import Port, Process
 from tests.support.fake_calls import FakeCalls
 from tests.support.fake_clock import FakeClock
-from tests.support.fake_container import FakeContainer, packed, wait_status
+from tests.support.fake_container import (
+    FakeContainer,
+    chunks_of,
+    config_digest,
+    packed,
+    wait_status,
+)
 from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock
 
@@ -37,17 +41,6 @@ __all__ = ["FakeClock", "FakeEngine"]
 
 IMAGE_BYTES = 10 * 2**20  # The size of each image in bytes
 GAME = "/game"  # The program of an image
-_CHUNK = 64 * 1024
-
-
-class EveryImage(set[str]):
-    """A registry that has any image."""
-
-    def __contains__(self, image: object) -> bool:
-        return True
-
-    def __or__(self, other: object) -> Any:
-        return self
 
 
 class FakeEngine(FakeCalls):
@@ -66,6 +59,8 @@ class FakeEngine(FakeCalls):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self.binds_at_once = True
+        self.config_version = 0
+        """A change gives the containers that are created from then on another configuration."""
         self.cannot_start: set[str] = set()
         self.cannot_run: set[str] = set()
         self.cannot_execute: dict[str, tuple[str, int]] = {}
@@ -197,13 +192,6 @@ class FakeEngine(FakeCalls):
 
         return find_again
 
-    def rename(self, container: str, name: str) -> None:
-        """Rename a container, like another user of the host."""
-        held = self._find(container)
-        del self._ids[held.name]
-        held.renamed = name
-        self._ids[name] = held.id
-
     def write_log(self, container: str, data: bytes) -> None:
         """Write lines to the log, optionally with an incomplete last one."""
         self._find(container).write_log(data, self._numbers, self._clock.time())
@@ -234,17 +222,31 @@ class FakeEngine(FakeCalls):
             return EngineInfo("fake", 8, 64 * 2**30, runc="fake runc", kernel="fake kernel")
 
     async def create(self, spec: ContainerSpec) -> str:
-        name = container_name(spec.internal_id)
-        async with self._call("create", name):
+        async with self._call("create", spec.name):
             if spec.image not in self._images:
                 raise errors.ImageMissingError(spec.image)
-            if name in self._ids:
-                raise errors.ContainerExistsError(name)
+            if spec.name in self._ids:
+                raise errors.ContainerExistsError(spec.name)
             held = FakeContainer(spec, f"{next(self._numbers):064x}")
+            if spec.prepared:
+                held.config = config_digest(spec, self.config_version)
             self._containers[held.id] = held
-            self._ids[name] = held.id
+            self._ids[spec.name] = held.id
             self._notify(held)
             return held.id
+
+    async def config_digest(self, spec: ContainerSpec) -> str:
+        async with self._call("config_digest"):
+            return config_digest(spec, self.config_version)
+
+    async def rename(self, container: str, name: str) -> None:
+        async with self._call("rename", container):
+            held = self._find(container)
+            if self._ids.get(name, held.id) != held.id:
+                raise errors.ContainerExistsError(name)
+            del self._ids[held.name]
+            held.renamed = name
+            self._ids[name] = held.id
 
     async def program(self, image: str, args: Sequence[str]) -> tuple[str, ...]:
         async with self._call("program", image):
@@ -377,7 +379,7 @@ class FakeEngine(FakeCalls):
     async def archive(self, container: str, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._call("archive", container):
             tar = packed(self._find(container).files, path)
-        async with contextlib.aclosing(_chunks(tar)) as found:
+        async with contextlib.aclosing(chunks_of(tar)) as found:
             yield found
 
     @contextlib.asynccontextmanager
@@ -474,7 +476,7 @@ class FakeEngine(FakeCalls):
 
     def _notify(self, held: FakeContainer) -> None:
         for queue, agent_id in self._watchers.items():
-            if agent_id == held.spec.agent_id:
+            if agent_id == held.spec.agent_id and not held.spec.prepared:
                 queue.put_nowait(held.spec.internal_id)
 
     async def _read_events(self, queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
@@ -488,9 +490,3 @@ class FakeEngine(FakeCalls):
             self._check_available()
             self._images.add(image)
         yield PullProgress(layers=1, layers_done=1, received_bytes=1024)
-
-
-async def _chunks(data: bytes) -> AsyncGenerator[bytes]:
-    for begin in range(0, len(data), _CHUNK):
-        yield data[begin : begin + _CHUNK]
-        await asyncio.sleep(0)

@@ -21,7 +21,8 @@ from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
 from tests.support.agent.hosts import all_ports_free
 from tests.support.agent.samples import IMAGE
-from tests.support.fakes import EveryImage, FakeClock, FakeEngine
+from tests.support.fake_container import EveryImage
+from tests.support.fakes import FakeClock, FakeEngine
 
 CLOCK = SystemHostClock()
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from agent.docker.container_config import container_config, has_layer_quota
+from agent.docker.container_config import config_digest, container_config
+from agent.docker.facts import DaemonFacts, EngineFacts, has_layer_quota
 from agent.domain.engine import ContainerSpec
 from agent.domain.session import Port
 from tests.support.agent.samples import a_container_spec
@@ -94,8 +95,19 @@ GOLDEN: dict[str, Any] = {
 }
 
 
+FACTS = EngineFacts(
+    api="1.41",
+    cpus=4,
+    network="bridge",
+    runc="",
+    daemon=DaemonFacts(nofile=20000, settings={}, mounts=""),
+    has_layer_quota=False,
+)
+
+
 def made(spec: ContainerSpec, *, files: int | None = 20000, quota: bool = False) -> dict[str, Any]:
-    return container_config(spec, cpus=4, nofile=files, network="bridge", has_layer_quota=quota)
+    daemon = replace(FACTS.daemon, nofile=files)
+    return container_config(spec, replace(FACTS, daemon=daemon, has_layer_quota=quota))
 
 
 def golden(**host_config: object) -> dict[str, Any]:
@@ -176,6 +188,51 @@ def test_no_swap_and_capped_reservation(reserved: int, limit: int, sent: tuple[i
     memory, reservation = sent
     wanted = golden(Memory=memory, MemorySwap=memory, MemoryReservation=reservation)
     assert made(spec) == wanted
+
+
+def test_a_prepared_container_has_the_digest_of_its_shape() -> None:
+    prepared = replace(SPEC, prepared=True)
+    labels = made(prepared)["Labels"]
+    assert labels == {
+        "io.tiltyard.agent": "agent-1",
+        "io.tiltyard.prepared": "0123abcd",
+        "io.tiltyard.record": '{"format": 1}',
+        "io.tiltyard.init": "0e5751c026e5",
+        "io.tiltyard.config": config_digest(prepared, FACTS),
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"internal_id": "4567cdef"},
+        {"record": '{"format": 2}'},
+        {"public_dir": "/elsewhere"},
+        {"ports": tuple(replace(port, host=port.host + 10) for port in SPEC.ports)},
+    ],
+)
+def test_containers_of_one_shape_have_one_digest(change: dict[str, Any]) -> None:
+    assert config_digest(replace(SPEC, **change), FACTS) == config_digest(SPEC, FACTS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpus": 1},
+        {"network": "tiltyard0"},
+        {"daemon": replace(FACTS.daemon, nofile=None)},
+        {"has_layer_quota": True},
+    ],
+)
+def test_another_engine_changes_the_digest(change: dict[str, Any]) -> None:
+    limited = replace(SPEC, disk_bytes=MEBIBYTE, limits=replace(SPEC.limits, nano_cpus=10**10))
+    before = config_digest(limited, FACTS)
+    assert config_digest(limited, replace(FACTS, **change)) != before
+
+
+def test_another_init_changes_the_digest() -> None:
+    other = replace(SPEC, init="/var/lib/tiltyard/init/1e5751c026e5")
+    assert config_digest(other, FACTS) != config_digest(SPEC, FACTS)
 
 
 ROOT = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro"

@@ -44,6 +44,7 @@ CHANGES: dict[str, tuple[str, Ask]] = {
     "start": ("POST /containers/x/start", lambda engine, channel: engine.start("x", channel)),
     "kill": ("POST /containers/x/kill", lambda engine, _: engine.kill("x", "SIGTERM")),
     "remove": ("DELETE /containers/x", lambda engine, _: engine.remove("x")),
+    "rename": ("POST /containers/x/rename", lambda engine, _: engine.rename("x", "y")),
 }
 READS: dict[str, tuple[str, Ask]] = {
     "inspect": ("GET /containers/x/json", lambda engine, _: engine.inspect("x")),
@@ -330,7 +331,7 @@ async def test_waits_for_concurrent_removal(script: ScriptedEngine) -> None:
 
 
 def listed(container: str, state: str) -> dict[str, Any]:
-    return {"Id": container, "Names": [f"/{container}"], "State": state, "Labels": {"a": "b"}}
+    return {"Id": container, "Names": [CREATED["Name"]], "State": state, "Labels": {"a": "b"}}
 
 
 async def test_one_bad_container_does_not_hide_the_others(script: ScriptedEngine) -> None:
@@ -352,6 +353,17 @@ async def test_list_inspects_running_container_once_per_run(script: ScriptedEngi
     assert first[0].process == await asyncio.to_thread(live_process, os.getpid())
     assert await script.client.list("agent-1") == first
     assert script.seen["GET /containers/abc/json"] == 1
+
+
+async def test_list_has_the_name_that_a_container_was_given_since(script: ScriptedEngine) -> None:
+    entry = listed("abc", "running")
+    renamed = entry | {"Names": ["/tiltyard-y"]}
+    script.answer("GET /containers/json", says([entry]), says([renamed]))
+    running = inspected(Status="running", Pid=os.getpid())
+    script.answer("GET /containers/abc/json", says(running))
+    [before] = await script.client.list("agent-1")
+    [after] = await script.client.list("agent-1")
+    assert after == replace(before, name="tiltyard-y")
 
 
 async def test_list_shows_what_each_init_does_now(script: ScriptedEngine) -> None:

@@ -12,7 +12,7 @@ IMAGE = "registry.test/timeout/denied@sha256:" + "a" * 64
 
 
 def call(name: str) -> Call:
-    return Call(name, container="tiltyard-x", image=IMAGE, path="/data")
+    return Call(name, container="tiltyard-x", image=IMAGE, path="/data", new_name="tiltyard-new")
 
 
 def assert_means(found: errors.AgentError, error: Expected, message: str) -> None:
@@ -31,6 +31,8 @@ def assert_means(found: errors.AgentError, error: Expected, message: str) -> Non
         ("create", 404, errors.ImageMissingError(IMAGE)),
         ("create", 409, errors.ContainerExistsError("tiltyard-x")),
         ("create", 400, errors.EngineError),
+        ("rename", 409, errors.ContainerExistsError("tiltyard-new")),
+        ("rename", 404, errors.ContainerGoneError("tiltyard-x")),
         ("start", 404, engine_errors.PartMissingError),
         ("start", 409, errors.EngineError),
         ("inspect", 404, errors.ContainerGoneError("tiltyard-x")),
@@ -55,8 +57,8 @@ def test_not_found_without_a_container_is_an_engine_error() -> None:
 
 
 def test_desired_state_is_detected_by_status() -> None:
-    so = {("kill", 409), ("remove", 404), ("remove-image", 404)}
-    for name in ("create", "start", "kill", "remove", "remove-image", "inspect", "logs"):
+    so = {("kill", 409), ("remove", 404), ("remove-image", 404), ("rename", 400)}
+    for name in ("create", "start", "kill", "remove", "remove-image", "rename", "inspect", "logs"):
         for status in (400, 404, 409, 500):
             assert engine_errors.already_so(call(name), status) is ((name, status) in so)
 

@@ -115,7 +115,7 @@ async def test_sessions_from_start_to_removal_trigger_no_pass(agent: Agent) -> N
 async def test_f46_a_renamed_container_is_still_the_session(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        host.engine.rename(session.container, "mine-now")
+        await host.engine.rename(session.container, "mine-now")
         host.engine.end("mine-now", 1)
         life = await agent.reached(session.internal_id, State.RESTARTING)
         await host.clock.advance(1)

@@ -73,6 +73,13 @@ class PortPool:
             self._free[protocol].pop(number, None)
         self._hold(internal_id, ports)
 
+    def transfer(self, holder: str, internal_id: str) -> tuple[Port, ...]:
+        """Give the ports of one holder, such as a prepared container, to a session."""
+        ports = self._held.get(holder, ())
+        self._let_go(holder)
+        self._hold(internal_id, ports)
+        return ports
+
     def release(self, internal_id: str) -> None:
         """Return a session's ports, if any, to the end of the queue."""
         for protocol, number in self._let_go(internal_id):

@@ -141,7 +141,8 @@ class Session:
     read. `kept_since` is the time of its end, a
     `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
     until it has a `claim`. `program` is what its containers execute, entry point and arguments:
-    resolved once, empty if it was lost with the record.
+    resolved once, empty if it was lost with the record. `prepared` is the id of the prepared
+    container that it has taken, empty if its container was created for it.
     """
 
     internal_id: str
@@ -179,11 +180,17 @@ class Session:
     claim: Claim | None = None
     log_damaged: bool = False
     program: tuple[str, ...] = ()
+    prepared: str = ""
 
     @property
     def holds_reservation(self) -> bool:
         """True while it holds ports and capacity, as also a dead one with a process does."""
         return not self.state.ended or self.process is not None
+
+    @property
+    def is_template(self) -> bool:
+        """True for the description of a prepared container that no session has."""
+        return self.prepared == self.internal_id
 
     @property
     def is_standby(self) -> bool:

@@ -47,7 +47,7 @@ class Following:
 
     def __init__(self, runtime: Runtime, session: Session, process: Process) -> None:
         self._runtime = runtime
-        self._channel = runtime.records.channel(session.internal_id)
+        self._channel = runtime.records.channel(session)
         self.process = process
         self.task = asyncio.create_task(self._follow(), name=f"end-{session.internal_id}")
 

@@ -19,7 +19,7 @@ from agent.domain import restarts, runs
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import deadline_by
 from agent.domain.ends import Evidence
-from agent.domain.engine import Container, container_name, name_of
+from agent.domain.engine import Container, name_of
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -267,7 +267,7 @@ class Lifecycle:
             return
         try:
             if life.stop_reason is None:
-                await runtime.records.repair_channel(session.internal_id)
+                await runtime.records.repair_channel(session)
                 container = await starting.start_container(runtime, session)
                 await self._begin_run(container, runs.restarted)
         except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
@@ -387,10 +387,10 @@ class Lifecycle:
         back_off = BackOff(self._runtime.clock)
         while True:
             try:
-                name = container_name(life.session.internal_id)
+                name = name_of(life.session)
                 await self._runtime.engine.end_forgotten(name)
                 await self._runtime.engine.remove(name)
-                await self._runtime.records.delete(life.session.internal_id)
+                await self._runtime.records.delete(life.session)
             except AgentError as failure:
                 log.warning("cannot undo a start yet", error=str(failure))
             except Exception:

@@ -235,7 +235,7 @@ class SessionManager:
             if not life.removed.is_set():
                 del self._lives[internal_id]
                 life.mark_removed()
-                await self._runtime.records.delete(internal_id)
+                await self._runtime.records.delete(life.session)
 
     async def close(self) -> None:
         """Stop all session tasks; containers keep running."""

@@ -140,13 +140,13 @@ async def hand_over(runtime: Runtime, session: Session, container: Container) ->
     if not session.program:
         raise HandOverFailedError("hand over", "the arguments were lost with the record")
     env = container_environment(session.spec.env, _injected(runtime, session))
-    channel = runtime.records.channel(session.internal_id)
+    channel = runtime.records.channel(session)
     await runtime.engine.hand_over(container, channel, Start(session.program, env))
 
 
 async def _start_container(runtime: Runtime, session: Session) -> Container:
     name = name_of(session)
-    channel = runtime.records.channel(session.internal_id)
+    channel = runtime.records.channel(session)
     wait = FIREWALL_FIRST_SECONDS
     for _ in range(FIREWALL_TRIES - 1):
         try:
@@ -270,7 +270,7 @@ def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
         bind_address=runtime.settings.bind_address,
         reservation=spec.reservation,
         limits=spec.limits,
-        public_dir=str(runtime.records.public_dir(session.internal_id)),
+        public_dir=str(runtime.records.public_dir(session)),
         init=str(runtime.init),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,

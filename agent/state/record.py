@@ -13,6 +13,7 @@
           session.json           0644, the game's view of its session
           .init/                 FIFOs to and from its init, see `init.channel`
         stopped-<reason>         empty: the session was stopped while the disk was full
+      prepared/<id>/public/      the same of a prepared container, also once a session has taken it
       pools/<pool id>.json       the latest order of each warm pool
       tombstones/<internal id>   stops that arrived before their start, see `tombstones`
       spool/                     artifacts being downloaded
@@ -55,6 +56,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound="Closable")
 
 THREADS = 4  # Enough that one slow fsync does not block the others; more do not help a disk
+PUBLIC = "public"  # Name of the folder that a container sees
+PREPARED = "prepared"  # Name of the folder of prepared containers
 CLAIMS = "claims"  # File name of the journal of claims
 STOPPED = "stopped-"  # Prefix of a file name that ends in a stop reason
 
@@ -98,13 +101,15 @@ class Records:
         """The directory of a session."""
         return self._root / "sessions" / internal_id
 
-    def public_dir(self, internal_id: str) -> Path:
-        """The folder that is mounted in the container."""
-        return self.directory(internal_id) / "public"
+    def public_dir(self, session: Session) -> Path:
+        """The folder that is mounted in the session's container, where that was created."""
+        if session.prepared:
+            return self._prepared_dir(session.prepared) / PUBLIC
+        return self.directory(session.internal_id) / PUBLIC
 
-    def channel(self, internal_id: str) -> Path:
+    def channel(self, session: Session) -> Path:
         """The folder of the FIFOs between the agent and the container's init."""
-        return self.public_dir(internal_id) / FOLDER
+        return self.public_dir(session) / FOLDER
 
     def log_path(self, internal_id: str) -> Path:
         """The sealed log."""
@@ -161,13 +166,25 @@ class Records:
         """Create a session's directory and first record, durable after `flush`."""
         await self.run(self._create, session, drain)
 
-    async def repair_channel(self, internal_id: str) -> None:
+    async def prepare(self, template: Session) -> None:
+        """Create the folders of a prepared container, which a power cut may take away."""
+        await self.run(self._make_public, template)
+
+    async def drop_prepared(self, prepared_id: str) -> None:
+        """Remove the folders of a prepared container, ignoring errors."""
+        await self.run(shutil.rmtree, self._prepared_dir(prepared_id), ignore_errors=True)
+
+    async def prepared_ids(self) -> list[str]:
+        """Ids of the prepared containers that have folders, also of those that sessions have."""
+        return await self.run(_names, self._root / PREPARED)
+
+    async def repair_channel(self, session: Session) -> None:
         """Create the parts of a session's channel that are missing, as after a power cut.
 
         Best effort: without them the container cannot be started or handed its program.
         """
-        with contextlib.suppress(OSError):
-            await self.run(make_channel, self.channel(internal_id))
+        with contextlib.suppress(DiskFullError):
+            await self.run(self._make_public, session)
 
     async def flush(self, internal_id: str) -> None:
         """Make a session's record and directory durable."""
@@ -205,11 +222,11 @@ class Records:
         with disk(path):
             await self.run(path.unlink, missing_ok=True)
 
-    async def delete(self, internal_id: str) -> None:
-        """Remove a session's directory, ignoring errors."""
-        self.unrecorded.discard(internal_id)
-        self._claims.drop(internal_id)
-        await self.run(shutil.rmtree, self.directory(internal_id), ignore_errors=True)
+    async def delete(self, session: Session) -> None:
+        """Remove a session's directory and that of its container, ignoring errors."""
+        self.unrecorded.discard(session.internal_id)
+        self._claims.drop(session.internal_id)
+        await self.run(self._delete, session)
 
     async def delete_old(self, internal_ids: list[str], before: float) -> list[str]:
         """Remove directories unmodified since the Unix time `before`; returns the others."""
@@ -276,12 +293,26 @@ class Records:
         directory = self.directory(session.internal_id)
         with disk(directory):
             directory.mkdir(mode=0o700, exist_ok=True)
-            public = self.public_dir(session.internal_id)
-            public.mkdir(exist_ok=True)
-            public.chmod(0o755)
-            make_channel(self.channel(session.internal_id))
+            public = self._make_public(session)
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
             write(directory / "record.json", SESSIONS.dump_json(session), 0o600, durable=False)
+
+    def _make_public(self, session: Session) -> Path:
+        """Create what is missing of the folder that a container sees, and of its channel."""
+        public = self.public_dir(session)
+        with disk(public):
+            public.mkdir(parents=True, exist_ok=True)
+            public.chmod(0o755)
+            make_channel(self.channel(session))
+        return public
+
+    def _delete(self, session: Session) -> None:
+        shutil.rmtree(self.directory(session.internal_id), ignore_errors=True)
+        if session.prepared:
+            shutil.rmtree(self._prepared_dir(session.prepared), ignore_errors=True)
+
+    def _prepared_dir(self, prepared_id: str) -> Path:
+        return self._root / PREPARED / prepared_id
 
     def _flush(self, directory: Path) -> None:
         with disk(directory):
@@ -297,7 +328,7 @@ class Records:
 
     def _publish_one(self, session: Session, drain: Drain) -> Exception | None:
         """Return the error of one session, which must not fail the others of a batch."""
-        path = self.public_dir(session.internal_id) / "session.json"
+        path = self.public_dir(session) / "session.json"
         try:
             with disk(path):
                 write(path, public_view(session, drain), 0o644, durable=False)
@@ -310,6 +341,7 @@ class Records:
         damaged: list[str] = []
         claimed = decode_claims(self._claims.read())
         counting: dict[str, bytes] = {}
+        _remove((self._root / PREPARED).glob(f"*/{PUBLIC}/.*.new"))
         for directory in (self._root / "sessions").iterdir():
             loaded = None
             claim = claimed.get(directory.name)
@@ -374,6 +406,12 @@ def _read(path: Path, adapter: TypeAdapter[T]) -> T | None:
 def _read_pools(folder: Path) -> dict[str, WarmPool]:
     found = [_read(path, POOLS) for path in folder.glob("*.json")]
     return {pool.pool: pool for pool in found if pool is not None}
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(path.name for path in folder.iterdir())
+    return []
 
 
 def _remove(paths: Iterable[Path]) -> None:

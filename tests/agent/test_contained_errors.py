@@ -88,7 +88,7 @@ async def test_error_while_a_drain_is_published_to_a_game(agent: Agent, fails: A
     failed = fails(Life, "publish", first.internal_id)
     await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60.0))
     assert failed
-    path = agent.records.public_dir(second.internal_id) / "session.json"
+    path = agent.records.public_dir(second) / "session.json"
     assert '"draining":true' in path.read_text()
 
 

@@ -238,7 +238,7 @@ class Agent:
     async def lose_record(self, internal_id: str) -> None:
         """Delete the record of a session."""
         await self.ready(internal_id)
-        await self.records.delete(internal_id)
+        await self.records.delete(self.now(internal_id))
 
     async def pass_over(self, *, after: float = 0.0) -> None:
         """Reconcile records with the engine once, and wait for the resulting work."""

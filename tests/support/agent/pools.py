@@ -70,7 +70,7 @@ def revisions(agent: Agent) -> list[int]:
 
 def session_json(agent: Agent, session: Session) -> dict[str, Any]:
     """The content of session.json."""
-    path = agent.records.public_dir(session.internal_id) / "session.json"
+    path = agent.records.public_dir(session) / "session.json"
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 

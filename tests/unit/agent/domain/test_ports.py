@@ -54,6 +54,18 @@ def test_avoided_port_of_the_range_is_the_last_one() -> None:
     assert pool.reserve("c", [UDP])[0].host == 20000
 
 
+def test_transferred_ports_stay_held_until_their_new_holder_releases_them() -> None:
+    pool = PortPool(20000, 20009)
+    ports = pool.reserve("prepared", [UDP, TCP])
+    assert pool.transfer("prepared", "session") == ports
+    pool.release("prepared")
+    assert pool.free(Protocol.UDP) == 9
+    assert pool.free(Protocol.TCP) == 9
+    pool.release("session")
+    assert pool.free(Protocol.UDP) == 10
+    assert pool.free(Protocol.TCP) == 10
+
+
 def test_rejects_pinned_port_in_use_or_out_of_range() -> None:
     pool = PortPool(20000, 20009)
     pool.reserve("a", [pinned(20003)])

@@ -331,7 +331,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
         if claimed:
             await agent.warm_pools.claim(standby.internal_id, a_claim())
             await until_idle()
-        await agent.records.delete(standby.internal_id)
+        await agent.records.delete(standby)
     for _ in range(2):  # also when it has a record again
         async with host() as agent, kept_full(agent):
             found = agent.now(standby.internal_id)
@@ -358,7 +358,7 @@ async def test_standby_without_its_directory_is_in_doubt(host: Host, *, claimed:
 async def test_standby_in_doubt_can_be_removed_and_is_not_drained(host: Host) -> None:
     async with host() as agent:
         standby = await a_standby(agent)
-        await agent.records.delete(standby.internal_id)
+        await agent.records.delete(standby)
     async with host() as agent, kept_full(agent, a_pool(0, revision=2)):
         assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
         await until_idle()

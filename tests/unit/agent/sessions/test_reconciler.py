@@ -142,7 +142,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         orphan = await agent.sessions.start(an_id(), a_spec())
         kept = await agent.ended()
         await Tombstones(agent.records, host.clock).bury(orphan.internal_id)
-        await agent.records.delete(orphan.internal_id)
+        await agent.records.delete(orphan)
     async with host() as agent:
         await host.clock.advance(61)
         host.engine.hold("remove")
@@ -251,7 +251,7 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
 ) -> None:
     async with host() as agent:
         lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
-        await agent.records.delete(lost.internal_id)
+        await agent.records.delete(lost)
     monkeypatch.setattr(Records, "create", FULL)
     async with host() as agent:
         for session in (lost, good):
@@ -294,7 +294,7 @@ async def test_stopped_session_without_its_record_does_not_restart(host: Host) -
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-        await agent.records.delete(session.internal_id)
+        await agent.records.delete(session)
     async with host() as agent:
         life = await until_sealed(agent, session.internal_id)
         assert life.session.state == State.EXITED

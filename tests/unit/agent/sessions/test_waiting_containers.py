@@ -236,7 +236,7 @@ async def test_session_without_its_record_keeps_running_and_does_not_restart(hos
 async def test_waiting_container_without_a_record_is_an_orphan(host: Host) -> None:
     session = await _killed_at(host, "start.saved")
     async with host(reconcile=False) as agent:
-        await agent.records.delete(session.internal_id)
+        await agent.records.delete(session)
     async with host() as agent:
         assert agent.sessions.all() == []
         await agent.pass_over()
@@ -266,7 +266,7 @@ async def test_channel_that_a_power_cut_has_lost_is_there_again_for_a_restart(
     agent: Agent,
 ) -> None:
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
-    channel = agent.records.channel(session.internal_id)
+    channel = agent.records.channel(session)
     await asyncio.to_thread(shutil.rmtree, channel)
     await agent.fail(session, then=1)
     await agent.reached(session.internal_id, State.RUNNING)

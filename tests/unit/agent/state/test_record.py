@@ -93,8 +93,8 @@ async def test_channel_can_be_used_by_any_user_of_the_container(records: Records
         await records.create(session, Drain())
     finally:
         os.umask(umask)
-    channel = records.channel(session.internal_id)
-    assert channel == records.public_dir(session.internal_id) / ".init"
+    channel = records.channel(session)
+    assert channel == records.public_dir(session) / ".init"
     assert mode_of(channel) == 0o755
     assert sorted(path.name for path in channel.iterdir()) == ["report", "start"]
     assert (channel / "start").is_fifo()
@@ -109,13 +109,13 @@ async def test_channel_that_a_power_cut_has_lost_is_made_again(
 ) -> None:
     session = a_session()
     await records.create(session, Drain())
-    channel = records.channel(session.internal_id)
+    channel = records.channel(session)
     kept = (channel / "report").stat().st_ino
     (channel / "start").unlink()
     if lost == "folder":
         (channel / "report").unlink()
         channel.rmdir()
-    await records.repair_channel(session.internal_id)
+    await records.repair_channel(session)
     assert (channel / "start").is_fifo()
     assert (channel / "report").is_fifo()
     assert lost == "folder" or (channel / "report").stat().st_ino == kept
@@ -128,16 +128,16 @@ async def test_channel_is_used_as_it_is_on_a_disk_that_cannot_be_written(
     await records.create(session, Drain())
     refuse = mock.Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
     monkeypatch.setattr(Path, "chmod", refuse)
-    await records.repair_channel(session.internal_id)
+    await records.repair_channel(session)
     assert refuse.called
-    assert (records.channel(session.internal_id) / "start").is_fifo()
+    assert (records.channel(session) / "start").is_fifo()
 
 
 async def test_directories_are_private_except_the_public_one(records: Records) -> None:
     session = a_session(deadline=Deadline(1.25, "boot", 2.5), host="192.0.2.1")
     await records.create(session, Drain(1, True, Deadline(1.5, "boot", 2.75)))
     directory = records.directory(session.internal_id)
-    public = records.public_dir(session.internal_id)
+    public = records.public_dir(session)
     assert mode_of(directory.parent) == 0o700
     assert mode_of(directory) == 0o700
     assert mode_of(directory / "record.json") == 0o600
@@ -167,8 +167,8 @@ async def test_load_reports_unreadable_directories(records: Records) -> None:
     (records.directory(broken)).mkdir()
     (records.directory(broken) / "record.json").write_text("{")
     assert await records.load() == ([old, young], [broken])
-    await records.delete(young.internal_id)
-    await records.delete(young.internal_id)
+    await records.delete(young)
+    await records.delete(young)
     assert await records.load() == ([old], [broken])
 
 
@@ -215,7 +215,7 @@ async def test_newer_record_counts_and_ends_its_line(records: Records) -> None:
     ended = session.to(State.RUNNING, at=2.0)
     await records.save(ended)
     assert await records.load() == ([ended, kept], [])
-    await records.delete(session.internal_id)
+    await records.delete(session)
     assert await records.load() == ([kept], [])
     journal = (records.directory(kept.internal_id).parents[1] / CLAIMS).read_bytes()
     assert journal.strip() == SESSIONS.dump_json(kept)
@@ -265,7 +265,7 @@ async def test_journal_is_rewritten_once_most_of_it_does_not_count(records: Reco
     largest = 0
     for _ in range(20):
         [session] = await claimed(records)
-        await records.delete(session.internal_id)
+        await records.delete(session)
         largest = max(largest, path.stat().st_size)
     assert largest < 5 * len(SESSIONS.dump_json(kept))
     assert await records.load() == ([kept], [])

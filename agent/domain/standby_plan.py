@@ -14,21 +14,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from agent.domain import restarts
 from agent.domain.pools import WarmPool
 from agent.domain.session import Session
 
 SURGE_PART = 4
 """A pool may exceed its size by 1/SURGE_PART, rounded up, while its standbys are replaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setback:
-    """The back-off of a pool whose standbys fail; `until` is in monotonic seconds."""
-
-    cause: str
-    delay: float = 0.0
-    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +69,6 @@ def plan(
         stops += unknown
     starts.sort()
     return Plan(tuple(pool for _, pool in starts), tuple(each.internal_id for each in stops))
-
-
-def set_back(before: Setback | None, cause: str, now: float) -> Setback:
-    """The back-off after a failure: 1 s, doubled each time; failures during it do not count."""
-    if before is not None and now < before.until:
-        return before
-    lasted = now - before.until if before is not None else 0.0
-    delay = restarts.next_delay(before.delay if before is not None else 0.0, lasted)
-    return Setback(cause, delay, now + delay)
 
 
 def _missing(pool: WarmPool, newest: list[Session], older: list[Session]) -> int:

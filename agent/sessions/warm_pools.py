@@ -22,7 +22,8 @@ from agent.domain.errors import (
 )
 from agent.domain.pools import WarmPool, taken
 from agent.domain.session import Session, checked_id
-from agent.domain.standby_plan import Plan, Setback, plan, set_back
+from agent.domain.setbacks import Setback, set_back
+from agent.domain.standby_plan import Plan, plan
 from agent.metrics.instruments import Start
 from agent.sessions import claims
 from agent.sessions.life import ClaimRequest, Life

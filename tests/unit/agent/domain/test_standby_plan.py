@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from agent.domain.session import Session, Standby
-from agent.domain.standby_plan import Plan, plan, set_back
+from agent.domain.standby_plan import Plan, plan
 from tests.support.agent.pools import OTHER, POOL, a_pool
 from tests.support.agent.samples import a_session
 
@@ -74,11 +74,6 @@ def test_older_standbys_make_space_one_at_a_time() -> None:
     coming = a_standby(revision=2, ready=False)
     assert plan([at(2, 2)], [*older, coming], cramped=[POOL]).stop == ()
     assert plan([at(2, 5)], [a_standby(revision=2)], cramped=[POOL]).stop == ()
-
-
-def test_failures_during_a_back_off_do_not_count() -> None:
-    found = set_back(None, "it crashed", 100.0)
-    assert set_back(found, "so did another", 100.5) == found
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 100])

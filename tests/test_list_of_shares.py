@@ -164,6 +164,13 @@ HOST: Mapping[str, Held] = {
         {"agent/sessions/reservations.py", "agent/app/daemon.py"},
         {"test_one_account_holds_at_most_half_of_the_slots"},
     ),
+    "prepared containers": Held(
+        {"agent/domain/preparation.py"},
+        {
+            "test_account_alone_has_at_most_half",
+            "test_each_shape_gets_its_first_before_any_gets_its_second",
+        },
+    ),
     "pulls of images": Held(
         {"agent/images/images.py"},
         {

@@ -41,8 +41,12 @@ def prepared_name(prepared_id: str) -> str:
 
 
 def name_of(session: Session) -> str:
-    """The id of a session's container, since others may rename it, or its name before that."""
-    return session.container or container_name(session.internal_id)
+    """The id of a session's container, since others may rename it, or its name before that.
+
+    Also of a container to prepare, by its template.
+    """
+    named = prepared_name if session.is_template else container_name
+    return session.container or named(session.internal_id)
 
 
 @dataclass(frozen=True, slots=True)

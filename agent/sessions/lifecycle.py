@@ -31,7 +31,7 @@ from agent.domain.errors import (
     SessionStoppedError,
 )
 from agent.domain.session import Drain, Process, Session
-from agent.sessions import claims, cleanup, ending, readiness, starting
+from agent.sessions import claims, cleanup, containers, ending, readiness, starting
 from agent.sessions.life import Life
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
@@ -236,7 +236,7 @@ class Lifecycle:
         life = self._life
         runtime = self._runtime
         try:
-            container = await starting.waiting_container(runtime, life.session)
+            container = await containers.waiting_container(runtime, life.session)
             if container.process is None:
                 self._waits = False  # it has ended meanwhile
                 return
@@ -268,7 +268,7 @@ class Lifecycle:
         try:
             if life.stop_reason is None:
                 await runtime.records.repair_channel(session)
-                container = await starting.start_container(runtime, session)
+                container = await containers.start_container(runtime, session)
                 await self._begin_run(container, runs.restarted)
         except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
             log.warning("cannot restart yet", session=session.internal_id, error=str(error))

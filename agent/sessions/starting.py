@@ -9,20 +9,11 @@ else has started it: what follows does not depend on how the container came to w
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.domain import runs
 from agent.domain.deadlines import deadline_by
-from agent.domain.engine import (
-    Container,
-    ContainerSpec,
-    ContainerStatus,
-    InitState,
-    Start,
-    container_name,
-    name_of,
-)
+from agent.domain.engine import Container, Start
 from agent.domain.environment import (
     check_arguments,
     check_environment,
@@ -30,33 +21,16 @@ from agent.domain.environment import (
     injected_environment,
     longest_injected,
 )
-from agent.domain.errors import (
-    ContainerExistsError,
-    ContainerGoneError,
-    EngineTimeoutError,
-    FirewallFailedError,
-    HandOverFailedError,
-    PortTakenError,
-)
+from agent.domain.errors import HandOverFailedError
 from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
+from agent.sessions import containers
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.settings.model import AgentConfig
-from agent.state.encoding import encode_label
 from tiltyard.contract import SessionSpec
-from tiltyard.runtime.logging.events import get_logger
-
-log = get_logger(__name__)
 
 START_WAIT_SECONDS = 2.0  # Longest wait for a start slot
-PORT_TRIES = 3  # Attempts, each with other ports, while the engine finds one in use
-FIREWALL_TRIES = 4
-FIREWALL_FIRST_SECONDS = 0.2
-"""Mean first wait; doubled each time, with 50 % jitter: 2.1 s in all at most, which is below the
-control plane's timeout of a start."""
-BEGINNING_TRIES = 100
-BEGINNING_STEP_SECONDS = 0.01  # Between two looks at an init that does not wait yet
 
 Step = Callable[[str], Awaitable[None]]  # Called between the steps; raises to abort the start
 
@@ -81,7 +55,7 @@ async def start(
     async with _slot(runtime, reservations.start_slots, session):
         await step("start.reserved")
         program = await runtime.engine.program(session.spec.image, session.spec.args)
-        session = _prepared(runtime, session).with_changes(program=program)
+        session = _with_environment(runtime, session).with_changes(program=program)
         await runtime.records.create(session, reservations.drain.now)
         await step("start.recorded")
         session, container = await _create_and_start(runtime, reservations, session, step)
@@ -97,35 +71,6 @@ async def start(
             await hand_over(runtime, session, container)
         await step("start.handed")
         return session
-
-
-async def start_container(runtime: Runtime, session: Session) -> Container:
-    """Start a container until its init waits; no-op if it runs.
-
-    Up to FIREWALL_TRIES attempts while other programs hold the firewall. Then flows to its ports
-    that were there before the engine published them are flushed.
-    """
-    container = await _start_container(runtime, session)
-    if container.waits:
-        await runtime.forget_flows(session.ports)
-    return container
-
-
-async def waiting_container(runtime: Runtime, session: Session) -> Container:
-    """The container of a session, which others have started, once its init waits or it has ended.
-
-    Flows to its ports are flushed. In contrast to `start_container`, it is not started again.
-    """
-    name = name_of(session)
-    container = await runtime.engine.inspect(name)
-    for _ in range(BEGINNING_TRIES):
-        if container.init is not InitState.BEGINNING:
-            break
-        await runtime.clock.sleep(BEGINNING_STEP_SECONDS)
-        container = await runtime.engine.inspect(name)
-    if container.waits:
-        await runtime.forget_flows(session.ports)
-    return container
 
 
 async def hand_over(runtime: Runtime, session: Session, container: Container) -> None:
@@ -144,20 +89,6 @@ async def hand_over(runtime: Runtime, session: Session, container: Container) ->
     await runtime.engine.hand_over(container, channel, Start(session.program, env))
 
 
-async def _start_container(runtime: Runtime, session: Session) -> Container:
-    name = name_of(session)
-    channel = runtime.records.channel(session)
-    wait = FIREWALL_FIRST_SECONDS
-    for _ in range(FIREWALL_TRIES - 1):
-        try:
-            return await runtime.engine.start(name, channel)
-        except FirewallFailedError as error:
-            log.warning("not started, trying again", container=name, error=str(error))
-            await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
-            wait *= 2
-    return await runtime.engine.start(name, channel)
-
-
 @contextlib.asynccontextmanager
 async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
     start = start_of(session)
@@ -173,7 +104,7 @@ async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncI
             slots.release(account)
 
 
-def _prepared(runtime: Runtime, session: Session) -> Session:
+def _with_environment(runtime: Runtime, session: Session) -> Session:
     """The session with its injected environment and a preliminary deadline."""
     session = session.with_changes(host=runtime.settings.public_address)
     return session.with_changes(
@@ -197,30 +128,24 @@ def _deadline(runtime: Runtime, session: Session) -> Deadline | None:
 async def _create_and_start(
     runtime: Runtime, reservations: Reservations, session: Session, step: Step
 ) -> tuple[Session, Container]:
-    """Retry with other ports while the engine finds one in use."""
-    pinned = any(request.pinned for request in session.spec.ports)
     begins = start_of(session)
     metrics = runtime.metrics
-    tries = 1
-    while True:
-        try:
-            reservations.tls_ports.open(session)
-            with metrics.phase(Phase.CREATE, begins, runtime.clock):
-                await _create_durably(runtime, session)
-            await step("start.created")
-            with metrics.phase(Phase.START, begins, runtime.clock):
-                container = await _start_created(runtime, session)
-        except PortTakenError as error:
-            if pinned or tries == PORT_TRIES:
-                raise
-            log.warning("taking other ports", session=session.internal_id, error=str(error))
-            tries += 1
-            await runtime.engine.remove(container_name(session.internal_id))
-            session = _prepared(runtime, reservations.swap_ports(session))
-            await runtime.records.save(session)
-            await runtime.records.publish(session, reservations.drain.now)
-        else:
-            return session, container
+
+    async def begin(session: Session) -> Container:
+        reservations.tls_ports.open(session)
+        with metrics.phase(Phase.CREATE, begins, runtime.clock):
+            await _create_durably(runtime, session)
+        await step("start.created")
+        with metrics.phase(Phase.START, begins, runtime.clock):
+            return await containers.start_created(runtime, session)
+
+    async def moved(session: Session) -> Session:
+        session = _with_environment(runtime, session)
+        await runtime.records.save(session)
+        await runtime.records.publish(session, reservations.drain.now)
+        return session
+
+    return await containers.on_free_ports(runtime, reservations, session, begin, moved=moved)
 
 
 async def _create_durably(runtime: Runtime, session: Session) -> None:
@@ -228,51 +153,6 @@ async def _create_durably(runtime: Runtime, session: Session) -> None:
     name = f"flush-{session.internal_id}"
     flushing = asyncio.create_task(runtime.records.flush(session.internal_id), name=name)
     try:
-        await _create(runtime, session)
+        await containers.create(runtime, session)
     finally:
         await flushing
-
-
-async def _create(runtime: Runtime, session: Session) -> None:
-    spec = _container_spec(runtime, session)
-    name = container_name(session.internal_id)
-    try:
-        await runtime.engine.create(spec)
-    except ContainerExistsError:
-        # Only the remains of an undone attempt can have this name.
-        await runtime.engine.remove(name)
-        await runtime.engine.create(spec)
-    except EngineTimeoutError as error:
-        try:
-            await runtime.engine.inspect(name)
-        except ContainerGoneError:
-            raise error from None
-
-
-async def _start_created(runtime: Runtime, session: Session) -> Container:
-    try:
-        return await start_container(runtime, session)
-    except EngineTimeoutError:
-        found = await runtime.engine.inspect(container_name(session.internal_id))
-        if found.status is ContainerStatus.CREATED:
-            raise
-        return await start_container(runtime, session)
-
-
-def _container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
-    spec = session.spec
-    return ContainerSpec(
-        internal_id=session.internal_id,
-        agent_id=runtime.agent_id,
-        image=spec.image,
-        network_mode=spec.network_mode,
-        ports=tuple(port for port in session.ports if not port.tls),
-        bind_address=runtime.settings.bind_address,
-        reservation=spec.reservation,
-        limits=spec.limits,
-        public_dir=str(runtime.records.public_dir(session)),
-        init=str(runtime.init),
-        record=encode_label(session),
-        gpu_ids=session.gpu_ids,
-        disk_bytes=runtime.disk_limit(spec),
-    )

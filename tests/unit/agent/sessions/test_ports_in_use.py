@@ -8,7 +8,7 @@ import pytest
 from agent.domain import errors
 from agent.domain.engine import name_of
 from agent.domain.session import Session
-from agent.sessions.starting import FIREWALL_TRIES
+from agent.sessions.containers import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.pools import session_json
 from tests.support.agent.samples import a_spec, an_id

@@ -349,7 +349,7 @@ async def test_own_container_wins_over_a_copy_with_its_label(host: Host) -> None
 
 
 async def test_running_container_with_an_invalid_label_is_kept(host: Host) -> None:
-    with mock.patch("agent.sessions.starting.encode_label", return_value="{}"):
+    with mock.patch("agent.sessions.containers.encode_label", return_value="{}"):
         async with host() as agent:
             session = await agent.sessions.start(an_id(), a_spec())
             await agent.lose_record(session.internal_id)

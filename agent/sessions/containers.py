@@ -1,0 +1,174 @@
+"""Containers, from their creation until their init waits: of a session, or prepared for any.
+
+What follows then is the same for all, see `starting`.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+
+from agent.domain.engine import (
+    Container,
+    ContainerSpec,
+    ContainerStatus,
+    InitState,
+    name_of,
+)
+from agent.domain.errors import (
+    ContainerExistsError,
+    ContainerGoneError,
+    EngineTimeoutError,
+    FirewallFailedError,
+    PortTakenError,
+)
+from agent.domain.prepared import Prepared
+from agent.domain.session import Session
+from agent.sessions.reservations import Reservations
+from agent.sessions.runtime import Runtime
+from agent.state.encoding import encode_label
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+PORT_TRIES = 3  # Attempts, each with other ports, while the engine finds one in use
+FIREWALL_TRIES = 4
+FIREWALL_FIRST_SECONDS = 0.2
+"""Mean first wait; doubled each time, with 50 % jitter: 2.1 s in all at most, which is below the
+control plane's timeout of a start."""
+BEGINNING_TRIES = 100
+BEGINNING_STEP_SECONDS = 0.01  # Between two looks at an init that does not wait yet
+
+
+async def prepare(runtime: Runtime, reservations: Reservations, template: Session) -> Prepared:
+    """Create and start a prepared container; returns it once its init waits.
+
+    `template` holds ports, which change if the engine finds one in use. After an error of the
+    engine or the disk the caller must remove container, folders and ports.
+    """
+
+    async def begin(template: Session) -> Container:
+        await create(runtime, template)
+        return await start_created(runtime, template)
+
+    await runtime.records.prepare(template)
+    template, container = await on_free_ports(runtime, reservations, template, begin)
+    return Prepared(template, container)
+
+
+async def on_free_ports(
+    runtime: Runtime,
+    reservations: Reservations,
+    session: Session,
+    begin: Callable[[Session], Awaitable[Container]],
+    *,
+    moved: Callable[[Session], Awaitable[Session]] | None = None,
+) -> tuple[Session, Container]:
+    """Create and start a container by `begin`; again with other ports if one is in use.
+
+    `moved` is called with the session once it has other ports, and returns it with what depends
+    on them.
+    """
+    pinned = any(request.pinned for request in session.spec.ports)
+    tries = 1
+    while True:
+        try:
+            return session, await begin(session)
+        except PortTakenError as error:
+            if pinned or tries == PORT_TRIES:
+                raise
+            log.warning("taking other ports", session=session.internal_id, error=str(error))
+        tries += 1
+        await runtime.engine.remove(name_of(session))
+        session = reservations.swap_ports(session)
+        if moved is not None:
+            session = await moved(session)
+
+
+async def create(runtime: Runtime, session: Session) -> None:
+    """Create a container that does not exist yet."""
+    spec = container_spec(runtime, session)
+    try:
+        await runtime.engine.create(spec)
+    except ContainerExistsError:
+        # Only the remains of an undone attempt can have this name.
+        await runtime.engine.remove(spec.name)
+        await runtime.engine.create(spec)
+    except EngineTimeoutError as error:
+        try:
+            await runtime.engine.inspect(spec.name)
+        except ContainerGoneError:
+            raise error from None
+
+
+async def start_created(runtime: Runtime, session: Session) -> Container:
+    """Start a container for the first time, also if the engine does not answer at once."""
+    try:
+        return await start_container(runtime, session)
+    except EngineTimeoutError:
+        found = await runtime.engine.inspect(name_of(session))
+        if found.status is ContainerStatus.CREATED:
+            raise
+        return await start_container(runtime, session)
+
+
+async def start_container(runtime: Runtime, session: Session) -> Container:
+    """Start a container until its init waits; no-op if it runs.
+
+    Up to FIREWALL_TRIES attempts while other programs hold the firewall. Then flows to its ports
+    that were there before the engine published them are flushed.
+    """
+    container = await _start_container(runtime, session)
+    if container.waits:
+        await runtime.forget_flows(session.ports)
+    return container
+
+
+async def waiting_container(runtime: Runtime, session: Session) -> Container:
+    """The container of a session, which others have started, once its init waits or it has ended.
+
+    Flows to its ports are flushed. In contrast to `start_container`, it is not started again.
+    """
+    name = name_of(session)
+    container = await runtime.engine.inspect(name)
+    for _ in range(BEGINNING_TRIES):
+        if container.init is not InitState.BEGINNING:
+            break
+        await runtime.clock.sleep(BEGINNING_STEP_SECONDS)
+        container = await runtime.engine.inspect(name)
+    if container.waits:
+        await runtime.forget_flows(session.ports)
+    return container
+
+
+async def _start_container(runtime: Runtime, session: Session) -> Container:
+    name = name_of(session)
+    channel = runtime.records.channel(session)
+    wait = FIREWALL_FIRST_SECONDS
+    for _ in range(FIREWALL_TRIES - 1):
+        try:
+            return await runtime.engine.start(name, channel)
+        except FirewallFailedError as error:
+            log.warning("not started, trying again", container=name, error=str(error))
+            await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+            wait *= 2
+    return await runtime.engine.start(name, channel)
+
+
+def container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
+    """The container of a session, or one to prepare."""
+    spec = session.spec
+    return ContainerSpec(
+        internal_id=session.internal_id,
+        agent_id=runtime.agent_id,
+        image=spec.image,
+        network_mode=spec.network_mode,
+        ports=tuple(port for port in session.ports if not port.tls),
+        bind_address=runtime.settings.bind_address,
+        reservation=spec.reservation,
+        limits=spec.limits,
+        public_dir=str(runtime.records.public_dir(session)),
+        init=str(runtime.init),
+        record=encode_label(session),
+        gpu_ids=session.gpu_ids,
+        disk_bytes=runtime.disk_limit(spec),
+        prepared=session.is_template,
+    )

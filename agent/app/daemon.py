@@ -65,6 +65,8 @@ log = get_logger(__name__)
 VERSION = metadata.version("tiltyard")
 KEPT_FOR_THE_HOST_BYTES = 512 * MEBI
 """Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
+PREPARED_BYTES = 8 * MEBI
+"""Memory reserved for each prepared container: its processes, the engine's and their tables."""
 STAGE_SECONDS = 5.0  # Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s
 LOOP_PAUSE_SECONDS = 1.0  # Pause after the first unexpected error of a loop
 SOCKET_MODE = 0o660
@@ -306,7 +308,8 @@ class Daemon:
         if cpus is None:
             cpus = info.cpus if info else 0
         if config.ram is None and info:
-            memory = max(0, info.memory_bytes - KEPT_FOR_THE_HOST_BYTES)
+            memory = info.memory_bytes - KEPT_FOR_THE_HOST_BYTES
+        memory = max(0, memory - config.prepared * PREPARED_BYTES)
         return Resources(nano_cpus=round(cpus * NANO), memory_bytes=memory)
 
     def _warnings(self) -> tuple[str, ...]:

@@ -27,6 +27,15 @@ REVIEW_SECONDS = 600.0  # Between two reductions of what a shape wants
 STEADY_SECONDS = 60.0  # After its last start a shape is not displaced
 
 
+_LARGEST_DEFAULT = 16
+_GIBI = 2**30
+
+
+def default_limit(memory_bytes: int) -> int:
+    """How many containers a host of this much memory keeps by default: one for each GiB."""
+    return min(_LARGEST_DEFAULT, memory_bytes // _GIBI)
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """The demand for prepared containers of one shape; times are in monotonic seconds.

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from agent.domain import preparation
 from agent.domain.paths import AGENT_SOCKET
 from agent.domain.steps import STEPS
 from agent.network import firewall_rules
@@ -79,6 +80,11 @@ def ports_of(text: str) -> tuple[int, int]:
     return first, last
 
 
+def _memory_bytes() -> int:
+    """The memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def default_public_address() -> str:
     """The source address of the default route; raises ValueError if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -133,6 +139,9 @@ class AgentConfig(Settings):
     max_sessions: Annotated[int, Field(ge=1, le=1000)] = 1000
     start_slots: Annotated[int, Field(ge=1, le=MOST_CORES)] = Field(
         default_factory=lambda: 4 * (os.cpu_count() or 1)
+    )
+    prepared: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default_factory=lambda: preparation.default_limit(_memory_bytes())
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048

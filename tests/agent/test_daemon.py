@@ -22,6 +22,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.service_manager import a_manager
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import MEBI
 from tiltyard.runtime.systemd import Supervision
 
 LARGE = pb.Identity(
@@ -83,6 +84,27 @@ async def test_replaces_socket_of_a_killed_agent(tmp_path: Path, engine: FakeEng
     assert path.exists()
     async with serving(tmp_path, engine) as (stub, _):
         await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "mebibytes"),
+    [
+        ({"ram": 4096}, 4096 - 32),
+        ({"ram": 16}, 0),
+        ({"ram": None}, 64 * 1024 - 512 - 32),
+    ],
+)
+async def test_prepared_containers_come_off_the_allocatable_memory(
+    tmp_path: Path, settings: dict[str, Any], mebibytes: int
+) -> None:
+    async with (
+        WholeAgent(tmp_path, "agent", prepared=4, **settings) as agent,
+        grpc.aio.insecure_channel(agent.address) as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        await _reconciled(stub)
+        answer = await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
+        assert answer.host.capacity.memory_bytes == mebibytes * MEBI
 
 
 async def test_stop_ends_streams(

@@ -306,6 +306,7 @@ class AgentProcess(_Part):
             "latency_addresses": ["127.0.0.1"],
             "firewall_bridges": [],  # tests must not change the machine's firewall
             "metrics_listen": "",
+            "prepared": 0,  # tests count the containers of sessions
             **settings,
         }
 

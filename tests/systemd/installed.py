@@ -162,7 +162,7 @@ def _serve(system: System, registry: str) -> dict[str, Any]:
         "start_timeout": PATIENT["start_timeout"],
     }
     system.write("/etc/tiltyard/controlplane.toml", to_toml(plane))
-    host = {"rpc_listen": "0.0.0.0:7444", "cpu": 16, "ram": 8192}
+    host = {"rpc_listen": "0.0.0.0:7444", "cpu": 16, "ram": 8192, "prepared": 0}
     system.write("/etc/tiltyard/agent.toml", to_toml(host))
     system.run("cp", "/opt/tiltyard/agent/systemd/daemon.json", "/etc/docker/daemon.json")
     system.run("systemctl", "restart", "docker")

@@ -96,6 +96,7 @@ class Agent:
         max_sessions: int = 1000,
         gpus: tuple[str, ...] = (),
         start_slots: int = 8,
+        prepared: int = 0,
         policy: Policy | None = None,
         is_free: Callable[[Protocol, int], bool] = all_ports_free,
         disks: Disks | None = None,
@@ -116,7 +117,7 @@ class Agent:
         metrics = Metrics()
         self.runtime = Runtime(
             agent_id=agent_id,
-            settings=AgentConfig(public_address="192.0.2.1", session_disk=0),
+            settings=AgentConfig(public_address="192.0.2.1", session_disk=0, prepared=prepared),
             engine=engine,
             records=records,
             clock=clock,

@@ -52,6 +52,7 @@ class WholeAgent:
             **{
                 "state_dir": folder / name,
                 "metrics_listen": "",
+                "prepared": 0,
                 "cpu": 8,
                 "ram": 4096,
                 "stop_grace": 0.2,

@@ -10,6 +10,7 @@ from agent.domain.preparation import (
     STEADY_SECONDS,
     Demand,
     Plan,
+    default_limit,
     plan,
 )
 from tests.support.agent.demands import NOW, ids, ordered, started
@@ -195,6 +196,19 @@ def test_accounts_that_start_in_turn_do_not_displace_each_other() -> None:
 def test_as_many_accounts_as_fit_get_one_each() -> None:
     demands = {f"{n:02}": started(float(n), account=f"account-{n}") for n in range(20)}
     assert planned(demands, {}, limit=16).begin == tuple(f"{n:02}" for n in range(16))
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "limit"),
+    [
+        (2**30 - 1, 0),
+        (2**30, 1),
+        (16 * 2**30, 16),
+        (1024 * 2**30, 16),
+    ],
+)
+def test_one_is_kept_for_each_gibibyte_by_default(memory_bytes: int, limit: int) -> None:
+    assert default_limit(memory_bytes) == limit
 
 
 def test_shape_that_is_held_back_keeps_what_it_has() -> None:

@@ -93,6 +93,8 @@ def test_all_settings_but_the_address_have_defaults(path: Path) -> None:
     ("text", "named"),
     [
         ("max_sessions = 0\n", "max_sessions"),
+        ("prepared = -1\n", "prepared"),
+        ("prepared = 1001\n", "prepared"),
         ("cpu = nan\n", "cpu"),
         ("ram = 0\n", "ram"),
         ("stop_grace = -1\n", "stop_grace"),

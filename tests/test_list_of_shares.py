@@ -221,7 +221,7 @@ HOST: Mapping[str, Held] = {
         {"agent/state/retention.py"}, {"test_flood_from_one_account_evicts_nothing_of_another"}
     ),
     "calls to the engine": Held(
-        {"agent/docker/calls.py", "agent/docker/listing.py", "agent/sessions/reconciler.py"},
+        {"agent/docker/calls.py", "agent/docker/listing.py", "agent/reconciliation/reconciler.py"},
         {"test_calls_about_many_containers_share_a_few_connections"},
     ),
     "claims in progress": Held(

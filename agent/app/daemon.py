@@ -33,13 +33,13 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.port_probe import PortProbe
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
+from agent.reconciliation.reconciler import Reconciler
+from agent.reconciliation.recovery import Recovery
 from agent.rpc import wire
 from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.manager import SessionManager
-from agent.sessions.reconciler import Reconciler
-from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools

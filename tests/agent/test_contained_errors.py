@@ -9,10 +9,10 @@ import pytest
 from agent.domain import runs
 from agent.domain.errors import AgentError
 from agent.metrics.instruments import Metrics
+from agent.reconciliation.recovery import Recovery
 from agent.sessions import cleanup, readiness
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
-from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations
 from agent.state import record
 from agent.state.drain import DrainOrder

@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 # -- loops of the daemon --------------------------------------------------------------------------
 
 LOOPS = {
-    "reconciler": ("agent.sessions.reconciler", "Reconciler.run"),
-    "listener": ("agent.sessions.reconciler", "Reconciler.listen"),
+    "reconciler": ("agent.reconciliation.reconciler", "Reconciler.run"),
+    "listener": ("agent.reconciliation.reconciler", "Reconciler.listen"),
     "warm-pools": ("agent.sessions.warm_pools", "WarmPools.run"),
     "usage": ("agent.kernel.usage", "UsageMeter.run"),
     "disk-limits": ("agent.limits.disk_limits", "DiskLimits.run"),
@@ -115,7 +115,7 @@ PLACES = {
     "agent/sessions/manager.py set_drain": AWAITED,
     "agent/sessions/manager.py _own": "test_error_in_the_task_of_a_session",
     "agent/sessions/manager.py _begin_discard": "test_error_while_a_session_is_discarded",
-    "agent/sessions/reconciler.py _do": "test_error_while_a_container_is_removed",
+    "agent/reconciliation/reconciler.py _do": "test_error_while_a_container_is_removed",
     "agent/sessions/starting.py _create_durably": AWAITED,
     "agent/sessions/warm_pools.py set": AWAITED,
     "agent/sessions/warm_pools.py _start": "test_error_about_a_standby_leaves_other_pools_full",

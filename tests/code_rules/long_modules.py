@@ -56,7 +56,7 @@ LONG_MODULES = {
     "tests/unit/agent/sessions/test_claims.py",
     "tests/unit/agent/sessions/test_disks.py",
     "tests/unit/agent/sessions/test_lifecycle.py",
-    "tests/unit/agent/sessions/test_reconciler.py",
+    "tests/unit/agent/reconciliation/test_reconciler.py",
     "tests/unit/agent/sessions/test_warm_pools.py",
     "tests/unit/controlplane/domain/test_pure.py",
     "tests/unit/controlplane/registries/test_manifests.py",

@@ -21,12 +21,12 @@ from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
+from agent.reconciliation.reconciler import Reconciler
+from agent.reconciliation.recovery import Recovery
 from agent.rpc.service import AgentService
 from agent.rpc.wire import timestamp_to_proto
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
-from agent.sessions.reconciler import Reconciler
-from agent.sessions.recovery import Recovery
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools

@@ -8,10 +8,10 @@ import pytest
 from agent.domain import errors
 from agent.logs import report
 from agent.logs.reading import UNREADABLE
+from agent.reconciliation.reconciler import REMOVED_AT_ONCE
 from agent.rpc.wire import report_to_proto
 from agent.sessions import cleanup
 from agent.sessions.cleanup import SEAL_TRIES
-from agent.sessions.reconciler import REMOVED_AT_ONCE
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.samples import a_spec, an_id

@@ -12,9 +12,9 @@ from agent.domain.engine import LABEL_INIT, LABEL_SESSION, Container, EngineInfo
 from agent.domain.errors import AgentError
 from agent.images.images import Images
 from agent.kernel.disks import Disks
+from agent.reconciliation.recovery import Recovery
 from agent.sessions import cleanup
 from agent.sessions.manager import SessionManager
-from agent.sessions.recovery import Recovery
 from agent.sessions.runtime import Runtime
 from agent.state import retention
 from agent.state.retention import Due, Rules

@@ -12,7 +12,7 @@ import pytest
 from agent.domain import errors
 from agent.domain.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
-from agent.sessions.reconciler import Reconciler
+from agent.reconciliation.reconciler import Reconciler
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
 from tests.support.agent.hosts import INIT, Agent, Host, until, until_sealed

@@ -1,0 +1,1 @@
+"""Records of sessions compared with the containers of the engine, at the start and since."""

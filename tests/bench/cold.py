@@ -4,60 +4,37 @@ The container of a first session is inspected and its options are sent to Docker
 init instead of the agent's. Each way removes its container before the other begins.
 """
 
-import http.client
 import json
-import socket
 import statistics
 import time
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from agent.docker.container_config import INIT
+from tests.bench.docker_api import (
+    CREATE,
+    EngineConnection,
+    call,
+    create_and_start,
+    options_of,
+    remove,
+    with_free_port,
+)
 from tests.bench.process_use import CpuMeter, in_turn
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
-from tests.support.harness import free_port
 
 AT_ONCE = 40
 TIMES = 3
 WIDTHS = (4, 8)  # Concurrent requests to Docker: the best number depends on the machine
-CREATE = "/containers/create"
 _WARM_UP = 2
-_TIMEOUT = 60
-_LABEL = "io.tiltyard.bench"
 _Times = dict[str, list[tuple[float, float]]]
 """By way and round: milliseconds to the start, and to a session's first UDP reply."""
-_COPIED = ("Image", "User", "ExposedPorts", "Healthcheck", "Labels")
-
-
-class _Unix(http.client.HTTPConnection):
-    """HTTP to the engine's socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("docker", timeout=_TIMEOUT)
-        self._path = str(path)
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_TIMEOUT)
-        self.sock.connect(self._path)
-
-
-def _call(engine: _Unix, method: str, path: str, body: object = None) -> Any:
-    content = None if body is None else json.dumps(body)
-    engine.request(method, path, content, {"Content-Type": "application/json"})
-    answer = engine.getresponse()
-    text = answer.read()
-    if answer.status >= 400:
-        raise RuntimeError(f"{method} {path}: {answer.status} {text.decode(errors='replace')}")
-    return json.loads(text) if text else None
 
 
 def measure(effort: int, steps: Steps) -> list[Result]:
@@ -115,17 +92,17 @@ class _Bench:
             name = _application(mode)
             self._client.post("/application", application(name, **changes)).expect(201)
             enable_tag(self._client, name, deployment.image.tag)
-            with closing(_Unix(self._socket)) as engine:
+            with closing(EngineConnection(self._socket)) as engine:
                 self._bodies[mode] = self._options_of_a_session(engine, mode)
 
     def one_by_one(self, mode: str, rounds: int) -> tuple[_Times, ItemsView[str, list[float]]]:
         """Alternate both ways, without other load; also return the CPU times of our programs."""
         cpu = CpuMeter(self._pids)
         body = self._bodies[mode]
-        with closing(_Unix(self._socket)) as engine:
+        with closing(EngineConnection(self._socket)) as engine:
             ways = {
                 "session": lambda: cpu.measure(lambda: self._post_session(mode), 1),
-                "api": lambda: _create_and_start(engine, body),
+                "api": lambda: create_and_start(engine, body),
             }
             times = in_turn(_WARM_UP + rounds, ways)
         return {way: taken[_WARM_UP:] for way, taken in times.items()}, cpu.per_piece.items()
@@ -163,11 +140,11 @@ class _Bench:
         body = self._bodies["bridge"]
 
         def run(numbers: range) -> list[str]:
-            with closing(_Unix(self._socket)) as engine:
+            with closing(EngineConnection(self._socket)) as engine:
                 made = []
                 for _ in numbers:
-                    made.append(_call(engine, "POST", CREATE, _with_free_port(body))["Id"])
-                    _call(engine, "POST", f"/containers/{made[-1]}/start")
+                    made.append(call(engine, "POST", CREATE, with_free_port(body))["Id"])
+                    call(engine, "POST", f"/containers/{made[-1]}/start")
                 return made
 
         with ThreadPoolExecutor(width) as callers:
@@ -179,16 +156,16 @@ class _Bench:
         return taken
 
     def _remove(self, container: str) -> None:
-        with closing(_Unix(self._socket)) as engine:
-            _remove(engine, container)
+        with closing(EngineConnection(self._socket)) as engine:
+            remove(engine, container)
 
-    def _options_of_a_session(self, engine: _Unix, mode: str) -> dict[str, Any]:
+    def _options_of_a_session(self, engine: EngineConnection, mode: str) -> dict[str, Any]:
         """Return the create body of a session's container, read back from the engine."""
         label = f"io.tiltyard.agent={self._agent_id}"
         running = {"filters": json.dumps({"label": [label], "status": ["running"]})}
         with self._session(mode):
-            (found,) = _call(engine, "GET", f"/containers/json?{urlencode(running)}")
-            return _options_of(_call(engine, "GET", f"/containers/{found['Id']}/json"))
+            (found,) = call(engine, "GET", f"/containers/json?{urlencode(running)}")
+            return options_of(call(engine, "GET", f"/containers/{found['Id']}/json"))
 
     @contextmanager
     def _session(self, mode: str) -> Iterator[tuple[str, int]]:
@@ -213,39 +190,3 @@ def _application(mode: str) -> str:
 def _asked(mode: str) -> dict[str, object]:
     args = ["--ports-from-env"] if mode == "host" else []
     return {"location": REGION, "image": _application(mode), "args": args}
-
-
-def _remove(engine: _Unix, container: str) -> None:
-    _call(engine, "DELETE", f"/containers/{container}?force=true&v=true")
-
-
-def _options_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the create body of an inspected container, with its labels renamed.
-
-    The engine's init executes the program of the image, without waiting.
-    """
-    config = {name: found["Config"][name] for name in _COPIED if found["Config"].get(name)}
-    config["Labels"] = {f"{_LABEL}.{n}": text for n, text in enumerate(config["Labels"].values())}
-    host = found["HostConfig"]
-    mounts = [mount for mount in host["Mounts"] if mount["Target"] != INIT]
-    return {**config, "HostConfig": {**host, "Init": True, "Mounts": mounts}}
-
-
-def _create_and_start(engine: _Unix, body: Mapping[str, Any]) -> tuple[float, float]:
-    sent = _with_free_port(body)
-    begin = time.perf_counter()
-    container = _call(engine, "POST", CREATE, sent)["Id"]
-    try:
-        _call(engine, "POST", f"/containers/{container}/start")
-        return (time.perf_counter() - begin) * 1000, 0.0
-    finally:
-        _remove(engine, container)
-
-
-def _with_free_port(body: Mapping[str, Any]) -> dict[str, Any]:
-    host = body["HostConfig"]
-    bindings = {
-        port: [{**one, "HostPort": str(free_port())} for one in published]
-        for port, published in (host["PortBindings"] or {}).items()
-    }
-    return {**body, "HostConfig": {**host, "PortBindings": bindings}}

@@ -11,7 +11,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from tests.bench.docker_api import (
@@ -23,14 +23,18 @@ from tests.bench.docker_api import (
     remove,
     with_free_port,
 )
+from tests.bench.load import percentile
+from tests.bench.prepared import KEPT, SMALL, PreparedBench
 from tests.bench.process_use import CpuMeter, in_turn
 from tests.bench.report import Result
+from tests.bench.warm import claims_on_docker
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
 
 AT_ONCE = 40
 TIMES = 3
+CLAIMS = 20
 WIDTHS = (4, 8)  # Concurrent requests to Docker: the best number depends on the machine
 _WARM_UP = 2
 _Times = dict[str, list[tuple[float, float]]]
@@ -49,11 +53,25 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             host, host_cpu = bench.one_by_one("host", rounds)
         with steps.step(f"cold, {at_once} at once"):
             parallel = bench.at_once(at_once, max(1, effort * TIMES // 100))
+        with steps.step("cold, claims of standbys on the same engine"):
+            claims = claims_on_docker(deployment, max(3, effort * CLAIMS // 100))
+        with steps.step("cold, prepared containers"):
+            prepared = PreparedBench(deployment, _application("bridge"), bench.body("bridge"))
+            few = prepared.measure(effort, percentile(claims.times, 50))
+        with steps.step(f"cold, {at_once} at once, {KEPT} prepared"):
+            kept = partial(prepared.until_kept, max(2, effort * KEPT // 100))
+            taken = bench.at_once(at_once, max(1, effort * TIMES // 100), kept)
         return [
             *_figures("bridge", bridge, bridge_cpu),
             Result("cold.first_udp.ms", _median(bridge["session"], 1), "ms"),
             *_figures("host", host, host_cpu),
-            *parallel,
+            Result("cold.parallel.sessions_s", parallel.sessions, "s"),
+            Result("cold.parallel.engine_s", parallel.engine, "s"),
+            Result("cold.parallel.engine_width", parallel.width, "at once"),
+            Result("cold.parallel.ratio", parallel.engine / parallel.sessions, "x", least=0.95),
+            *few,
+            Result("cold.prepared.at_once_s", taken.sessions, "s"),
+            Result("cold.prepared.at_once_ratio", taken.sessions / taken.engine, "x", most=0.8),
         ]
 
 
@@ -74,6 +92,14 @@ def _median(rounds: list[tuple[float, float]], which: int) -> float:
     return statistics.median(each[which] for each in rounds)
 
 
+class _Parallel(NamedTuple):
+    """Seconds of many starts at once, by sessions and by the engine at its best concurrency."""
+
+    sessions: float
+    engine: float
+    width: int
+
+
 class _Bench:
     """Starts the same container by a session and by the engine's API."""
 
@@ -85,7 +111,10 @@ class _Bench:
         self._agent_id = (deployment.agent.state_dir / "agent_id").read_text().strip()
         self._bodies: dict[str, dict[str, Any]] = {}
         both: dict[str, dict[str, object]] = {
-            "bridge": {"ports": [{"requested": UDP_PORT, "protocol": "udp", "tls": False}]},
+            "bridge": {
+                "ports": [{"requested": UDP_PORT, "protocol": "udp", "tls": False}],
+                "reservation": SMALL,
+            },
             "host": {"networkMode": "host"},
         }
         for mode, changes in both.items():
@@ -107,20 +136,20 @@ class _Bench:
             times = in_turn(_WARM_UP + rounds, ways)
         return {way: taken[_WARM_UP:] for way, taken in times.items()}, cpu.per_piece.items()
 
-    def at_once(self, count: int, times: int) -> list[Result]:
+    def body(self, mode: str) -> dict[str, Any]:
+        """The body that creates the container of a session without the agent."""
+        return self._bodies[mode]
+
+    def at_once(self, count: int, times: int, ready: Callable[[], object] = bool) -> _Parallel:
         """Start many sessions at once, and as many containers at several concurrencies."""
         ways: dict[str, Callable[[], float]] = {"sessions": partial(self._many_sessions, count)}
         for width in WIDTHS:
             ways[str(width)] = partial(self._many_containers, count, width)
-        medians = {way: statistics.median(each) for way, each in in_turn(times, ways).items()}
+        taken = in_turn(times, ways, ready)
+        medians = {way: statistics.median(each) for way, each in taken.items()}
         ours = medians.pop("sessions")
         best = min(medians, key=medians.__getitem__)
-        return [
-            Result("cold.parallel.sessions_s", ours, "s"),
-            Result("cold.parallel.engine_s", medians[best], "s"),
-            Result("cold.parallel.engine_width", int(best), "at once"),
-            Result("cold.parallel.ratio", medians[best] / ours, "x", least=0.95),
-        ]
+        return _Parallel(ours, medians[best], int(best))
 
     def _many_sessions(self, count: int) -> float:
         """Return the seconds until the last of `count` concurrent sessions has started."""

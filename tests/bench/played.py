@@ -6,7 +6,7 @@ from typing import Any
 
 import docker
 
-from tests.faults.real_host import containers_of
+from tests.faults.containers import containers_of
 from tests.support.api_client import ApiClient
 from tests.support.deployment import APPLICATION, REGION, Deployment
 from tests.support.harness import wait_until

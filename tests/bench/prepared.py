@@ -1,0 +1,295 @@
+"""Starts that take a prepared container, beside `docker run` of the same image.
+
+Every start waits until what earlier starts took has been replaced.
+"""
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import grpc
+
+from agent.domain.engine import LABEL_PREPARED
+from tests.bench.docker_api import EngineConnection, call, create_and_start, remove
+from tests.bench.load import percentile
+from tests.bench.process_use import CpuMeter, in_turn
+from tests.bench.report import Result
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
+from tests.support.deployment import REGION, Deployment, application, enable_tag
+from tests.support.harness import free_port, wait_until
+from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.agent.v1 import agent_pb2_grpc
+
+PREPARED = 40  # The setting; the only account is kept half of them
+KEPT = 16
+ROUNDS = 60
+CROWD = 300
+CROWD_ROUNDS = 20
+PORTS = 10
+APART_SECONDS = 0.05
+SMALL = {"cpu": 0.01, "ram": 8}  # A reservation of which a host has hundreds
+NAME_OF_TEN = "bench-prepared-ten"
+_WARM_UP = 2
+_AT_ONCE = 8  # Callers that start and stop a crowd
+_TIMEOUT = 300.0
+_POLL = 0.005
+_MB = 1e6
+
+
+@dataclass
+class _Starts:
+    """Times of starts in milliseconds; `replaced`: from the 201 until another container waits."""
+
+    session: list[float] = field(default_factory=list)
+    first_udp: list[float] = field(default_factory=list)
+    replaced: list[float] = field(default_factory=list)
+
+    def p50(self) -> float:
+        return statistics.median(self.session)
+
+
+class PreparedBench:
+    """An agent that keeps prepared containers."""
+
+    def __init__(self, deployment: Deployment, name: str, body: dict[str, Any]) -> None:
+        """`name`: an application with one port; `body` creates such a container without us."""
+        self._client = deployment.client
+        self._image = deployment.image.reference
+        self._engine_socket = deployment.engine.socket
+        self._agent = deployment.agent
+        self._name = name
+        self._body = body
+        self._agent.settings["prepared"] = PREPARED
+        self._agent.kill()
+        self._agent.start()
+        programs = {"controlplane": deployment.control_plane, "agent": deployment.agent}
+        pids = {name: [program.process.pid] for name, program in programs.items()}
+        self._until_201 = CpuMeter(pids)
+        self._whole = CpuMeter(pids)
+        ports = [
+            {"requested": UDP_PORT + number, "protocol": "udp", "tls": False}
+            for number in range(PORTS)
+        ]
+        ten = application(NAME_OF_TEN, ports=ports, reservation=SMALL)
+        self._client.post("/application", ten).expect(201)
+        enable_tag(self._client, NAME_OF_TEN, deployment.image.tag)
+        wait_until(self._can_start, "no session could be started", _TIMEOUT)
+
+    def measure(self, effort: int, claim_ms: float) -> list[Result]:
+        """Run all rounds. `claim_ms`: the median of claims with the same engine."""
+        rounds = max(3, effort * ROUNDS // 100)
+        few = max(2, effort * CROWD_ROUNDS // 100)
+        one = _Starts()
+        run = _Starts()
+        engine: list[float] = []
+        ways: dict[str, Callable[[], object]] = {
+            "session": lambda: self._whole.measure(
+                lambda: self._start(self._name, one, self._until_201), 1
+            ),
+            "run": lambda: self._docker_run(run),
+            "engine": lambda: engine.append(self._create_and_start()),
+        }
+        self._until_kept(1)
+        in_turn(rounds, ways, ready=lambda: self._until_kept(1))
+        ten = self._starts(NAME_OF_TEN, few)
+        second = self._second_starts(few)
+        pss, proxies = self._pss(max(2, effort * KEPT // 100))
+        with self._crowd(max(3, effort * CROWD // 100)):
+            crowded = self._starts(self._name, few)
+        p50 = one.p50()
+        p99 = percentile(one.session, 99)
+        first = statistics.median(one.first_udp)
+        replaced = statistics.median(one.replaced)
+        started = statistics.median(engine)
+        return [
+            Result("cold.prepared.session_ms", p50, "ms"),
+            Result("cold.prepared.p99_ms", p99, "ms"),
+            Result("cold.prepared.p99_ratio", p99 / p50, "x", most=2),
+            Result("cold.prepared.run_ms", run.p50(), "ms"),
+            Result("cold.prepared.ratio", p50 / run.p50(), "x", most=0.08),
+            Result("cold.prepared.claim_ms", claim_ms, "ms"),
+            Result("cold.prepared.claim_ratio", p50 / claim_ms, "x", most=1.6),
+            Result("cold.prepared.first_udp_ms", first, "ms"),
+            Result("cold.prepared.first_udp_extra_ms", first - p50, "ms", most=3),
+            Result("cold.prepared.run_first_udp_ms", statistics.median(run.first_udp), "ms"),
+            Result("cold.prepared.ten_ports_ratio", ten.p50() / p50, "x", most=1.2),
+            Result("cold.prepared.crowded_ratio", crowded.p50() / p50, "x", most=1.3),
+            Result("cold.prepared.second_ratio", statistics.median(second) / p50, "x", most=2),
+            Result("cold.prepared.replaced_ms", replaced, "ms"),
+            Result("cold.prepared.replaced_ratio", replaced / started, "x", most=2),
+            Result("cold.prepared.pss_mb", pss, "MB", most=8 if proxies else 5),
+            *_cpu("cpu_ms", self._until_201, {"agent": 10, "controlplane": 8}),
+            *_cpu("whole_cpu_ms", self._whole, {}),
+        ]
+
+    def until_kept(self, count: int) -> None:
+        """Wait until as many containers of the application with one port are kept.
+
+        Starts that find none make the agent keep more.
+        """
+        if max(self._kept(), default=0) < count:
+            with self._crowd(count, callers=count):
+                pass
+        self._until_kept(count)
+
+    def _starts(self, name: str, rounds: int) -> _Starts:
+        starts = _Starts()
+        self._start(name, _Starts())
+        for _ in range(rounds):
+            self._until_kept(1)
+            self._start(name, starts)
+        return starts
+
+    def _start(self, name: str, starts: _Starts, meter: CpuMeter | None = None) -> None:
+        """Start and stop a session; `meter`: of the processor time until the 201."""
+        post = partial(self._post, name)
+        begin = time.perf_counter()
+        made = post() if meter is None else meter.measure(post, 1)
+        started = time.perf_counter()
+        try:
+            udp_round_trip(made["host"], made["ports"][0]["host"])
+            answered = time.perf_counter()
+            self._until_kept(1)
+            replaced = time.perf_counter()
+        finally:
+            self._client.delete_session(made["id"]).expect(204)
+        starts.session.append((started - begin) * 1000)
+        starts.first_udp.append((answered - begin) * 1000)
+        starts.replaced.append((replaced - started) * 1000)
+
+    def _second_starts(self, rounds: int) -> list[float]:
+        """Milliseconds of starts that begin while another has begun 50 ms before."""
+        found = []
+        for _ in range(rounds):
+            self.until_kept(2)
+            with ThreadPoolExecutor(1) as caller:
+                first = caller.submit(self._post, self._name)
+                time.sleep(APART_SECONDS)
+                begin = time.perf_counter()
+                second = self._post(self._name)
+                found.append((time.perf_counter() - begin) * 1000)
+                made = [first.result(), second]
+            for each in made:
+                self._client.delete_session(each["id"]).expect(204)
+        return found
+
+    def _docker_run(self, starts: _Starts) -> None:
+        port = free_port()
+        publish = f"127.0.0.1:{port}:{UDP_PORT}/udp"
+        options = ["--detach", "--init", "--memory", "64m", "--cpus", "1", "--publish", publish]
+        begin = time.perf_counter()
+        command = ["docker", "--host", f"unix://{self._engine_socket}", "run", *options]
+        done = subprocess.run(
+            [*command, self._image], check=True, capture_output=True, text=True, timeout=_TIMEOUT
+        )
+        started = time.perf_counter()
+        udp_round_trip("127.0.0.1", port)
+        answered = time.perf_counter()
+        with closing(EngineConnection(self._engine_socket)) as engine:
+            remove(engine, done.stdout.strip())
+        starts.session.append((started - begin) * 1000)
+        starts.first_udp.append((answered - begin) * 1000)
+
+    def _create_and_start(self) -> float:
+        with closing(EngineConnection(self._engine_socket)) as engine:
+            return create_and_start(engine, self._body)[0]
+
+    @contextmanager
+    def _crowd(self, count: int, callers: int = _AT_ONCE) -> Iterator[None]:
+        """Have this number of sessions more on the host."""
+        with ThreadPoolExecutor(callers) as starting:
+            made = list(starting.map(self._post, [self._name] * count))
+        try:
+            yield
+        finally:
+            with ThreadPoolExecutor(_AT_ONCE) as stopping:
+                for answer in stopping.map(self._client.delete_session, [m["id"] for m in made]):
+                    answer.expect(204)
+
+    def _can_start(self) -> bool:
+        body = {"location": REGION, "image": self._name}
+        answer = self._client.post("/session", body)
+        if answer.status == HTTPStatus.CREATED:
+            self._client.delete_session(answer.json()["id"]).expect(204)
+        return answer.status == HTTPStatus.CREATED
+
+    def _post(self, name: str) -> Any:
+        body = {"location": REGION, "image": name}
+        return self._client.post("/session", body).expect(201).json()
+
+    def _until_kept(self, count: int) -> None:
+        """Wait until a container of each shape is kept, and as many of one."""
+
+        def kept() -> bool:
+            found = self._kept()
+            return bool(found) and min(found) > 0 and max(found) >= count
+
+        wait_until(kept, f"{count} prepared containers were not kept", _TIMEOUT, poll=_POLL)
+
+    def _kept(self) -> list[int]:
+        """The number of containers that are kept, by shape."""
+        with grpc.insecure_channel(self._agent.address) as channel:
+            stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+            host = stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).host
+        return [shape.kept for shape in host.prepared]
+
+    def _pss(self, count: int) -> tuple[float, bool]:
+        """MB of one of `count` prepared containers; whether processes relay its ports."""
+        self.until_kept(count)
+        label = {"filters": json.dumps({"label": [LABEL_PREPARED], "name": ["tiltyard-prepared"]})}
+        with closing(EngineConnection(self._engine_socket)) as engine:
+            listed = call(engine, "GET", f"/containers/json?{urlencode(label)}")
+            found = [call(engine, "GET", f"/containers/{each['Id']}/json") for each in listed]
+        inits = [int(each["State"]["Pid"]) for each in found]
+        ports = {
+            binding["HostPort"]
+            for each in found
+            for bindings in (each["HostConfig"]["PortBindings"] or {}).values()
+            for binding in bindings
+        }
+        relays = _relays(ports)
+        pids = {*inits, *map(_parent, inits), *relays}
+        return sum(map(_pss_bytes, pids)) / len(found) / _MB, bool(relays)
+
+
+def _cpu(name: str, meter: CpuMeter, goals: dict[str, float]) -> list[Result]:
+    found = []
+    for program, ms in meter.per_piece.items():
+        figure = f"cold.prepared.{program}.{name}"
+        found.append(Result(figure, statistics.fmean(ms), "ms", most=goals.get(program)))
+    return found
+
+
+def _relays(ports: set[str]) -> set[int]:
+    """The processes of the engine that relay these host ports."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[0].endswith("docker-proxy") and ports.intersection(words):
+            found.add(int(folder.name))
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _pss_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0

@@ -15,14 +15,14 @@ from google.protobuf.duration_pb2 import Duration
 from tests.demo_game import UDP_PORT
 from tests.docker.player import SteadyPlayer
 from tests.docker.stack import PATIENCE, eventually
-from tests.faults.real_host import (
-    RealHost,
+from tests.faults.containers import (
     containers_of,
     led_to_containers,
-    listed,
+    owner_of,
     published,
     remove_container,
 )
+from tests.faults.real_host import RealHost, listed
 from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry, running
 from tests.support.private_engine import PrivateEngine, cgroups
@@ -155,7 +155,7 @@ class Agent(AgentProcess):
             if error is None:
                 self.assert_survived()
         finally:
-            for container in self.containers():
+            for container in containers_of(self, self.machine.client):
                 remove_container(container)
             self._channel.close()
             super().__exit__(kind, error, trace)
@@ -244,20 +244,26 @@ class Agent(AgentProcess):
 
     def processes(self) -> dict[str, int]:
         """The first process of each container, by session id."""
-        return {
-            container.labels["io.tiltyard.session"]: container.attrs["State"]["Pid"]
-            for container in self.containers()
-        }
+        return {who: each.attrs["State"]["Pid"] for who, each in self._owned() if who}
 
     def containers(self) -> list[Any]:
-        return containers_of(self, self.machine.client)
+        """The containers of sessions."""
+        return [each for who, each in self._owned() if who]
+
+    def prepared_containers(self) -> list[Any]:
+        """The containers that wait for a session."""
+        return [each for who, each in self._owned() if not who]
 
     def container_of(self, session: pb.Session) -> Any:
         """The only container of a session."""
-        [found] = [
-            container for container in self.containers() if session.internal_id in container.name
-        ]
+        [found] = [each for who, each in self._owned() if who == session.internal_id]
         return found
+
+    def _owned(self) -> list[tuple[str, Any]]:
+        """All containers, each with the internal id of its session or nothing."""
+        sessions = self._watched.sessions()
+        found = containers_of(self, self.machine.client)
+        return [(owner_of(each, sessions), each) for each in found]
 
     def assert_undisturbed(self, before: dict[str, int], *sessions: pb.Session) -> None:
         """These sessions still have the processes of `before`, and no others have ports."""
@@ -282,7 +288,8 @@ class Agent(AgentProcess):
             for port in published(container)
         ]
         assert sorted(led) == sorted(wanted)
-        assert led_to_containers(self.machine.engine.network.inside) == wanted
+        waiting = {port for each in self.prepared_containers() for port in published(each)}
+        assert led_to_containers(self.machine.engine.network.inside) - waiting == wanted
         assert "created" not in {container.status for container in self.containers()}
 
     def _host(self) -> pb.GetHostResponse:

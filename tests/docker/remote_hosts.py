@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import LABEL_SESSION
 from agent.domain.session import Session
 from tests.docker.machine import Machine
 from tests.docker.operated_host import Operator
 from tests.docker.stack import Served, eventually
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import remove_container
+from tests.faults.containers import owner_of, remove_container
 from tests.support.chaos_registry import ChaosRegistry
 from tests.support.deployment import PATIENT, REGION
 from tests.support.harness import AgentProcess, ControlPlaneProcess, Registry, free_port
@@ -83,10 +82,11 @@ class RemoteHost(AgentProcess):
 
     def games(self) -> list[tuple[str, int]]:
         """The public session id and the process of each running game."""
-        names = {each.internal_id: each.spec.identity for each in self.watched.sessions()}
+        sessions = self.watched.sessions()
+        names = {each.internal_id: each.spec.identity for each in sessions}
         found = []
         for container in self.machine.client.containers.list(ignore_removed=True):
-            internal_id = container.labels[LABEL_SESSION]
+            internal_id = owner_of(container, sessions)
             if internal_id in names:
                 pid = int(container.attrs["State"]["Pid"])
                 found.append((names[internal_id].session_id, pid))

@@ -12,7 +12,8 @@ import docker
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import ANSWERS_WITHIN, udp_round_trip
 from tests.faults.callers import assert_callers_served
-from tests.faults.real_host import RealHost, containers_of, remove_container
+from tests.faults.containers import containers_of, remove_container
+from tests.faults.real_host import RealHost
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, wait_until

@@ -18,7 +18,7 @@ from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.docker.test_reports import MOST_MISSED
-from tests.faults.real_host import remove_container
+from tests.faults.containers import remove_container
 from tests.support.agent.tars import Entry, folder, read
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image

@@ -13,7 +13,7 @@ from tests.docker.machine import Machine
 from tests.docker.stack import Stack, eventually
 from tests.docker.test_log_faults import sealed, written
 from tests.docker.test_sessions import numbered
-from tests.faults.invariants import log_violations
+from tests.faults.game_logs import log_violations
 from tests.faults.plugin import Rounds
 
 MEBIBYTE = 2**20

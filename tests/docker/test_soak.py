@@ -23,8 +23,9 @@ from tests.docker.random_calls import CALLERS, RandomCalls, Side
 from tests.docker.remote_hosts import Fleet, a_fleet, remote_machines
 from tests.docker.stack import eventually
 from tests.faults.callers import assert_durable
+from tests.faults.containers import led_to_containers
 from tests.faults.plugin import Figure
-from tests.faults.real_host import led_to_containers, listed, stub_of, until_right
+from tests.faults.real_host import listed, stub_of, until_right
 from tests.faults.records import recorded_sessions
 from tests.faults.soak import PLOT, Held, Sample, compared, growth, medians, plot
 from tests.support import harness

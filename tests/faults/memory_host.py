@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from agent.domain.session import Session
-from tests.faults.invariants import OF_A_HOST, Observation, SeenContainer, violations
+from tests.faults.invariants import OF_A_HOST, Observation, SeenContainer, session_of, violations
 from tests.faults.ledger import ledger
 from tests.support.agent.hosts import Agent
 from tests.support.fakes import FakeEngine
@@ -28,7 +28,7 @@ def observed(
     return Observation(
         now=now,
         sessions=sessions,
-        containers=_containers(engine, agent_id),
+        containers=_containers(engine, agent_id, sessions),
         living=frozenset(engine.living),
         reported={session.internal_id: session.state for session in sessions},
         ports=ports,
@@ -71,16 +71,19 @@ def _assert_invariants(agent: Agent) -> None:
     assert agent.directories() == sorted(recorded), "I1: directories"
 
 
-def _containers(engine: FakeEngine, agent_id: str) -> list[SeenContainer]:
+def _containers(
+    engine: FakeEngine, agent_id: str, sessions: Sequence[Session]
+) -> list[SeenContainer]:
     published = defaultdict(set)
     for address, container in engine.published.items():
         published[container].add(address)
-    return [
+    found = [
         SeenContainer(
             each.name,
-            each.labels["io.tiltyard.session"],
+            session_of(each.container, each.name, each.labels, sessions),
             running=each.is_running,
             ports=frozenset(published[each.container]),
         )
         for each in engine.containers(agent_id)
     ]
+    return [seen for seen in found if seen.internal_id]

@@ -2,31 +2,34 @@
 
 import io
 import json
-import re
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import docker
 import grpc
 
-from agent.domain.engine import LABEL_AGENT, LABEL_SESSION
+from agent.domain.engine import LABEL_PREPARED
 from agent.domain.session import Process, Session
-from tests.faults import invariants
+from tests.faults import game_logs, invariants
+from tests.faults.containers import (
+    containers_of,
+    led_to_containers,
+    owner_of,
+    published,
+    remove_container,
+)
 from tests.faults.ledger import ledger
 from tests.faults.records import recorded_sessions
 from tests.support.harness import AgentProcess
-from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import STATES
 
-_DNAT = re.compile(r"-p (tcp|udp) .*--dport (\d+) -j DNAT")
 _PATIENCE = 30.0  # Seconds in which whatever was broken has come to rest
 _STATES = {number: state for state, number in STATES.items()}
 
@@ -77,7 +80,7 @@ class RealHost:
             for container in self._containers():
                 remove_container(container)
         else:
-            self._restart(container_retention_hours=0)
+            self._restart(container_retention_hours=0, prepared=0)
         until_right(lambda: [container.name for container in self._containers()])
         until_right(self._left)
         ledger.checked.add(11)
@@ -100,7 +103,7 @@ class RealHost:
     def _check_logs(self, stub: Any, ended: Sequence[Session]) -> None:
         """Check the logs of ended sessions, each once."""
         lacks = self._engine_ends() - self._ends_before
-        containers = {each.labels[LABEL_SESSION]: each for each in self._containers()}
+        containers = dict(self._of_sessions(ended))
         wrong = []
         for session in [] if self._agent.doubles_lines else ended:
             who = session.internal_id
@@ -111,8 +114,8 @@ class RealHost:
                 continue
             last = _saved_lines(containers[who], session) if who in containers else 0
             starts = 1 + session.restart_count + self._agent.started_by_others
-            wrong += invariants.log_violations(who, log, may_lack=lacks, starts=starts, last=last)
-            ledger.lines_lost += invariants.lines_lost(log, last)
+            wrong += game_logs.log_violations(who, log, may_lack=lacks, starts=starts, last=last)
+            ledger.lines_lost += game_logs.lines_lost(log, last)
         self._read = {session.internal_id for session in ended}
         assert wrong == [], wrong
 
@@ -148,12 +151,14 @@ class RealHost:
         return invariants.Observation(
             now=time.time(),
             sessions=sessions,
-            containers=[_seen(container) for container in self._containers()],
+            containers=[_seen(who, each) for who, each in self._of_sessions(sessions)],
+            prepared=[each.labels[LABEL_PREPARED] for each in self._waiting(sessions)],
+            prepared_folders=self._prepared_folders(),
             living=frozenset(filter(self._lives, processes)),
             reported=reported,
             ports=2 * (last - first + 1),
             free_ports=host.free_tcp_ports + host.free_udp_ports,
-            rules=self._rules(),
+            rules=self._rules(sessions),
             restarts_before=self._restarts,
             clocks_moved=self._agent.clocks_moved,
             more_late_seconds=self._agent.down_seconds + self._agent.stop_grace,
@@ -176,6 +181,19 @@ class RealHost:
     def _containers(self) -> Sequence[Any]:
         return containers_of(self._agent, self._engine)
 
+    def _of_sessions(self, sessions: Sequence[Session]) -> list[tuple[str, Any]]:
+        """The containers of sessions, each with the session's internal id."""
+        owners = [(owner_of(each, sessions), each) for each in self._containers()]
+        return [(owner, each) for owner, each in owners if owner]
+
+    def _waiting(self, sessions: Sequence[Session]) -> list[Any]:
+        """The prepared containers that no session has."""
+        return [each for each in self._containers() if not owner_of(each, sessions)]
+
+    def _prepared_folders(self) -> frozenset[str]:
+        folder = self._agent.state_dir / "prepared"
+        return frozenset(path.name for path in folder.glob("*"))
+
     def _lives(self, process: Process) -> bool:
         try:
             stat = Path(f"/proc/{process.pid}/stat").read_text()
@@ -190,14 +208,15 @@ class RealHost:
         first, last = str(self._agent.settings.get("port_range", "20000-30000")).split("-")
         return int(first), int(last)
 
-    def _rules(self) -> frozenset[invariants.Address]:
+    def _rules(self, sessions: Sequence[Session]) -> frozenset[invariants.Address]:
         first, last = self._port_range()
         found = led_to_containers(self._inside)
-        return frozenset(each for each in found - self._others() if first <= each[1] <= last)
+        others = self._others(sessions)
+        return frozenset(each for each in found - others if first <= each[1] <= last)
 
-    def _others(self) -> set[invariants.Address]:
-        """Host ports of containers of another agent or of none."""
-        ours = {container.id for container in self._containers()}
+    def _others(self, sessions: Sequence[Session]) -> set[invariants.Address]:
+        """Host ports of containers of no session of this agent."""
+        ours = {container.id for _, container in self._of_sessions(sessions)}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
 
@@ -207,49 +226,6 @@ def stub_of(agent: AgentProcess) -> Iterator[Any]:
     """Connect to an agent."""
     with grpc.insecure_channel(agent.address) as channel:
         yield agent_pb2_grpc.AgentServiceStub(channel)
-
-
-def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]:
-    """All containers of an agent."""
-    found: list[Any] = engine.containers.list(
-        all=True, filters={"label": f"{LABEL_AGENT}={agent.agent_id}"}, ignore_removed=True
-    )
-    return found
-
-
-def published(container: Any) -> frozenset[invariants.Address]:
-    """The host ports that the engine publishes for a container."""
-    return frozenset(
-        (port.partition("/")[2], int(binding["HostPort"]))
-        for port, bindings in container.ports.items()
-        for binding in bindings or ()
-    )
-
-
-def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[invariants.Address]:
-    """The host ports that the firewall leads to containers; `inside` runs a command there."""
-    return led_by(run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER")))
-
-
-def led_by(rules: str) -> frozenset[invariants.Address]:
-    """The host ports that rules of the nat table, as `iptables -S` prints them, lead on."""
-    return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(rules))
-
-
-def remove_container(container: Any, *, volumes: bool = False) -> None:
-    """Remove a container; its agent may be about it too. It is gone when this returns."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            container.remove(force=True, v=volumes)
-        except docker.errors.NotFound:
-            return
-        except docker.errors.APIError as error:
-            if error.status_code != HTTPStatus.CONFLICT or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
 
 
 def listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
@@ -264,10 +240,10 @@ def listed(stub: Any, *, live_only: bool = False) -> list[pb.Session]:
         request.page_token = page.next_page_token
 
 
-def _seen(container: Any) -> invariants.SeenContainer:
+def _seen(internal_id: str, container: Any) -> invariants.SeenContainer:
     return invariants.SeenContainer(
         container.name,
-        container.labels[LABEL_SESSION],
+        internal_id,
         running=container.status == "running",
         ports=published(container),
     )

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION
 from agent.domain.session import Claim, Deadline, Port, Process, Session, Standby
+from tests.faults.game_logs import lines_lost, log_violations
 from tests.faults.invariants import (
     Observation,
     SeenContainer,
@@ -14,8 +16,7 @@ from tests.faults.invariants import (
     doubled,
     lateness,
     leftovers,
-    lines_lost,
-    log_violations,
+    session_of,
     violations,
 )
 from tests.support.agent.samples import a_session, a_spec
@@ -67,6 +68,18 @@ def _seen(**changes: Any) -> Callable[[Observation], Observation]:
 def test_a_host_that_is_well_is_found_to_be() -> None:
     assert violations(GOOD) == []
     assert violations(AFTER) == []
+    prepared = _seen(prepared=["p"], prepared_folders=frozenset({"p"}))
+    assert violations(prepared(GOOD)) == []
+
+
+def test_the_session_of_a_container_is_known_by_label_record_or_name() -> None:
+    labelled = {LABEL_SESSION: "x"}
+    assert session_of("c1", "any", labelled, []) == "x"
+    prepared = {LABEL_PREPARED: "p"}
+    assert session_of("c1", "tiltyard-prepared-p", prepared, []) == ""
+    recorded = dataclasses.replace(RUNNING, container="c1")
+    assert session_of("c1", "tiltyard-prepared-p", prepared, [recorded]) == recorded.internal_id
+    assert session_of("c1", "tiltyard-x", prepared, []) == "x"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +92,9 @@ def test_a_host_that_is_well_is_found_to_be() -> None:
         ("I1", AFTER, _seen(reported={ENDED.internal_id: State.RUNNING})),
         ("I1", AFTER, _seen(reported={ENDED.internal_id: State.EXITED, "x": State.RUNNING})),
         ("I1", AFTER, _session(state=State.CREATED, ports=())),
+        ("I1", GOOD, _seen(prepared=["p"])),
+        ("I1", GOOD, _seen(prepared_folders=frozenset({"p"}))),
+        ("I1", GOOD, _seen(prepared=["p", "p"], prepared_folders=frozenset({"p"}))),
         ("I2", GOOD, _seen(free_ports=197)),
         ("I2", AFTER, _seen(free_ports=199)),
         ("I2", AFTER, _seen(rules=ADDRESSES)),

@@ -12,8 +12,9 @@ from agent.domain.session import Process
 from tests.docker.stack import play_round
 from tests.faults import invariants
 from tests.faults.callers import assert_durable
+from tests.faults.containers import led_by
 from tests.faults.ledger import ledger
-from tests.faults.real_host import led_by, until_right
+from tests.faults.real_host import until_right
 from tests.faults.records import recorded_sessions
 from tests.host.machine import Machine
 from tests.host.whole_host import WholeHost

@@ -11,7 +11,7 @@ from controlplane.domain.placement import (
     Strategy,
     Wanted,
     obstacles,
-    rank_key,
+    rank_start,
 )
 from tiltyard.contract import MEBI, NANO
 
@@ -47,7 +47,7 @@ def explain(
             found.append(Candidate(name, None, (Obstacle(view),), None))
         else:
             found.append(Candidate(name, None, tuple(obstacles(view, wanted, max_age)), view))
-    fit = [(rank_key(c.view, strategy), c) for c in found if c.view and not c.obstacles]
+    fit = [(rank_start(c.view, wanted, strategy), c) for c in found if c.view and not c.obstacles]
     keys = sorted(key for key, _ in fit)
     ranked = [
         Candidate(c.agent, bisect_left(keys, key) + 1, (), c.view)

@@ -7,9 +7,10 @@ A session or standby gets its host in one of four ways. Three follow the rules o
 `rank_hosts` (`Fleet.take_host`), a free slot for a waiting start (`fleet/queue.py`), and new
 standbys (`domain/standby_shares.py`), where they limit how a host's share grows. A rule that
 excludes hosts is added there, with its text in `domain/explanation.py`, one that prefers some to
-`rank_key`; hosts without a view are explained in `Fleet`. A claim gets the host of its standby,
-which has image, disk and room already: a rule that must hold for claims, too, is added to
-`Fleet.takes_claims`; that a standby is of its pool, `StandbyPools.can_claim` checks.
+`rank_key`, or to `rank_start` if it concerns starts alone; hosts without a view are explained in
+`Fleet`. A claim gets the host of its standby, which has image, disk and room already: a rule that
+must hold for claims, too, is added to `Fleet.takes_claims`; that a standby is of its pool,
+`StandbyPools.can_claim` checks.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from controlplane.domain.contract import HostReport
 from controlplane.domain.start_failures import Owner, StartFailure
-from tiltyard.contract import PortRequest, Protocol, Resources
+from tiltyard.contract import PortRequest, Protocol, Resources, SessionSpec, shape_key
 from tiltyard.runtime.fair_share import exceeds_share
 
 _NOTHING = Resources()
@@ -41,15 +42,20 @@ class NodePoolRules:
     host_network: bool = False
 
 
+def _none_spare(_: str) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class HostView:
     """A host as placement sees it at one moment.
 
     `in_flight` counts the starts that the host's report does not include yet, `held` is what they
     hold. `starting` counts the start slots in use, `starting_of_account` those that the account of
-    the start is known to hold. `used_ports` returns the taken host ports; it is called only if a
-    port is pinned. `report_age`: time since the agent's last report. `in_doubt`: a start there has
-    had no answer since. `failure`: why the host is avoided.
+    the start is known to hold. `spare` returns how many prepared containers of a shape wait there
+    that no start in flight counts on. `used_ports` returns the taken host ports; it is called only
+    if a port is pinned. `report_age`: time since the agent's last report. `in_doubt`: a start
+    there has had no answer since. `failure`: why the host is avoided.
     """
 
     agent: str
@@ -59,6 +65,7 @@ class HostView:
     starting: int = 0
     starting_of_account: int = 0
     in_flight: int = 0
+    spare: Callable[[str], int] = _none_spare
     used_ports: Callable[[], Collection[tuple[Protocol, int]]] = frozenset
     latency: float | None = None
     in_doubt: bool = False
@@ -67,17 +74,34 @@ class HostView:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a session needs of its host; failed starts of `owner` count against a host."""
+    """What a session needs of its host; failed starts of `owner` count against a host.
+
+    `shape` is the key of its shape, "" if it can use no prepared container.
+    """
 
     image: str
     reservation: Resources
     ports: tuple[PortRequest, ...]
     owner: Owner = ("", "")
+    shape: str = ""
 
     @property
     def account(self) -> str:
         """The account whose share of the start slots it takes."""
         return self.owner[0]
+
+
+def wanted_for(spec: SessionSpec) -> Wanted:
+    """Return what a session of this spec needs of its host."""
+    identity = spec.identity
+    shape = spec.shape
+    return Wanted(
+        image=spec.image,
+        reservation=spec.reservation,
+        ports=spec.ports,
+        owner=(identity.account, identity.application),
+        shape="" if shape is None else shape_key(shape),
+    )
 
 
 class ObstacleKind(StrEnum):
@@ -121,7 +145,7 @@ class Obstacle(NamedTuple):
 def obstacles(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstacle]:
     """Yield why a host cannot take a session now; for placement and its explanation."""
     yield from _lasting(view, wanted, max_age)
-    if not has_start_slot(view):
+    if not can_begin(view, wanted):
         held = view.starting_of_account
         yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting, held)
 
@@ -134,12 +158,23 @@ def rank_hosts(
     max_age: float,
     random: Random,
 ) -> list[HostView]:
-    """Order the hosts without obstacles by `rank_key`, then randomly."""
-    fit = [v for v in views if has_start_slot(v) and has_room(v, wanted, max_age)]
-    return sorted(fit, key=lambda v: (rank_key(v, strategy), random.random()))
+    """Order the hosts without obstacles by `rank_start`, then randomly."""
+    fit = [v for v in views if can_begin(v, wanted) and has_room(v, wanted, max_age)]
+    return sorted(fit, key=lambda v: (rank_start(v, wanted, strategy), random.random()))
 
 
-def rank_key(view: HostView, strategy: Strategy) -> tuple[bool, bool, float, float]:
+RankKey = tuple[bool, bool, float, float]
+
+
+def rank_start(view: HostView, wanted: Wanted, strategy: Strategy) -> tuple[RankKey, bool]:
+    """Return the sort key of a host for a start, best first.
+
+    Of hosts with equal `rank_key`, those with a prepared container for the session come first.
+    """
+    return (rank_key(view, strategy), not view.spare(wanted.shape))
+
+
+def rank_key(view: HostView, strategy: Strategy) -> RankKey:
     """Return the sort key of a host, best first.
 
     Hosts in doubt, which may be dead, come last, and avoided ones before them. Packed is fullest
@@ -163,8 +198,12 @@ def fullness(view: HostView) -> float:
     )
 
 
-def has_start_slot(view: HostView) -> bool:
-    """Return whether the host can begin one more start of the account now."""
+def can_begin(view: HostView, wanted: Wanted) -> bool:
+    """Return whether the host can begin a start now: a prepared container needs no start slot."""
+    return view.spare(wanted.shape) > 0 or _has_start_slot(view)
+
+
+def _has_start_slot(view: HostView) -> bool:
     return not exceeds_share(view.starting_of_account, 1, view.starting, view.host.start_slots)
 
 

@@ -258,11 +258,7 @@ class Fleet:
     ) -> Host | None:
         """Choose a host and reserve what the attempt needs, in one step of the event loop."""
         hosts = self.hosts_of(region, node_pool)
-        able = (
-            host
-            for host in hosts
-            if host.has_start_slot(wanted.account) and host.name not in refused
-        )
+        able = (host for host in hosts if host.can_begin(wanted) and host.name not in refused)
         ranked = rank_hosts(
             self._views(able, wanted.owner),
             wanted,

@@ -1,7 +1,8 @@
 """The choice of a host for a start, and the queues of starts that wait for a start slot.
 
 There is one queue per region and node pool, fair between accounts. A free slot goes to its queue
-in the same step of the event loop, so that no later start takes it.
+in the same step of the event loop, so that no later start takes it; so does a prepared container,
+with which a start needs no slot.
 """
 
 import asyncio
@@ -155,8 +156,8 @@ class HostQueue:
 
     def _offer(self, host: Host) -> None:
         queue = self._queues.get((host.row.region, host.row.node_pool))
-        while queue is not None and queue.waiting and host.has_start_slot():
-            able = [wanted for wanted in queue.wanted if host.has_start_slot(wanted.account)]
+        while queue is not None and queue.waiting and host.takes_starts:
+            able = [wanted for wanted in queue.wanted if host.can_begin(wanted)]
             fitting = self._fleet.fitting(host, able)
             ask = queue.pop(host.name, fitting) if fitting else None
             if ask is None:

@@ -317,7 +317,6 @@ def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:
 
 def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
     pool = wanted.pool
-    application = wanted.application
     identity = Identity(
         account=pool.account,
         session_id=pool.id,
@@ -326,14 +325,4 @@ def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:
         location=pool.location,
         labels=pool.labels,
     )
-    return SessionSpec(
-        identity=identity,
-        image=tag.image,
-        args=pool.args,
-        env=pool.env,
-        network_mode=application.network_mode,
-        reservation=application.reservation,
-        limits=application.limits,
-        ports=application.ports,
-        disk_bytes=application.disk_bytes,
-    )
+    return replace(wanted.application.spec(identity, tag.image), args=pool.args, env=pool.env)

@@ -1,18 +1,19 @@
 """Explanation of placement: where a session would go now, and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.applications.tags import Tags
 from controlplane.domain.errors import NotFoundError
 from controlplane.domain.explanation import Candidate
-from controlplane.domain.placement import Strategy, Wanted
+from controlplane.domain.placement import Strategy, wanted_for
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.images import Pull
 from controlplane.sessions.start_request import Pin, pinned_ports
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.applications import Application, tagged
 from controlplane.storage.tables.tags import Tag
+from tiltyard.contract import Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Explanations:
         if location not in application.regions:
             raise NotFoundError("region", location)
         tag = self.tags.preferred(application, tags, location, version)
-        wanted = Wanted(tag.image, application.reservation, ports, (account, name))
+        identity = Identity(account, "", name, tag.name, location)
+        wanted = wanted_for(replace(application.spec(identity, tag.image), ports=ports))
         node_pool = application.node_pool
         candidates = self.fleet.explain(location, node_pool, wanted, application.network_mode)
         pulls = {

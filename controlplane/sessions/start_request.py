@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
-from controlplane.domain.placement import Wanted
+from controlplane.domain.placement import Wanted, wanted_for
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.tags import Tag
 from tiltyard.contract import Identity, PortRequest, Protocol, SessionSpec
@@ -102,9 +102,7 @@ class Plan:
     @property
     def wanted(self) -> Wanted:
         """What a host must have."""
-        application = self.application
-        owner = application.account, application.name
-        return Wanted(self.tag.image, application.reservation, self.ports, owner)
+        return wanted_for(self.spec(""))
 
     def spec(self, session_id: str) -> SessionSpec:
         """Make the spec for the host."""
@@ -120,16 +118,11 @@ class Plan:
             labels=request.labels or {},
             external_id=request.external_id,
         )
-        return SessionSpec(
-            identity=identity,
-            image=tag.image,
+        return replace(
+            application.spec(identity, tag.image),
             args=request.args,
             env=request.env or {},
             restart=request.restart,
             ttl=request.ttl,
-            network_mode=application.network_mode,
-            reservation=application.reservation,
-            limits=application.limits,
             ports=self.ports,
-            disk_bytes=application.disk_bytes,
         )

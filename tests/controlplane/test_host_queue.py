@@ -8,10 +8,11 @@ import pytest
 
 from controlplane.domain.placement import Wanted
 from controlplane.fleet.queue import Ask
+from tests.support.controlplane.agent_answers import key_of
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
-from tiltyard.contract import Resources
+from tiltyard.contract import PreparedShape, Resources
 
 MOST = 5
 SHARE = 3  # Of one account, while no other waits
@@ -151,6 +152,54 @@ async def test_the_time_for_a_start_bounds_its_wait(system: System) -> None:
     await first
     assert gate.begun == ["first"]
     await eventually(lambda: not _waiting(system))
+
+
+async def _prepare(system: System, count: int) -> None:
+    """Report prepared containers for sessions like the first one."""
+    spec = system.agent.started[0].spec
+    key = key_of(spec)
+    system.agent.host.prepared.add(key=key, image=spec.image, kept=count)
+    system.agent.change_host()
+    await system.has_reported("a0", prepared={key: PreparedShape(key, spec.image, count)})
+
+
+async def test_prepared_container_lets_a_waiting_start_begin_without_a_slot(
+    system: System,
+) -> None:
+    gate = Gate(system.agent)
+    asked = [await _begin(system, gate)]
+    asked.append(await _join(system, "second"))
+    asked.append(await _join(system, "third"))
+    await _prepare(system, 1)
+    await eventually(lambda: gate.begun == ["first", "second"])
+    assert _waiting(system) == 1, "two starts count on one container"
+    gate.open(9)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
+    assert system.agent.most_starts_in_flight == 2
+
+
+async def test_start_with_a_prepared_container_begins_at_once_though_no_slot_is_free(
+    system: System,
+) -> None:
+    gate = Gate(system.agent)
+    first = await _begin(system, gate)
+    await _prepare(system, 1)
+    second = _ask(system, "second")
+    await eventually(lambda: gate.begun == ["first", "second"])
+    gate.open(9)
+    assert (await first).status == 201
+    assert (await second).status == 201
+
+
+async def test_start_of_another_account_finds_no_prepared_container(system: System) -> None:
+    gate = Gate(system.agent)
+    first = await _begin(system, gate)
+    await _prepare(system, 1)
+    bob = await _join(system, "bob", "bob")
+    gate.open(9)
+    assert (await first).status == 201
+    assert (await bob).status == 201
+    assert gate.begun == ["first", "bob"]
 
 
 async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path) -> None:

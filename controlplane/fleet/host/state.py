@@ -1,7 +1,8 @@
 """One host in the control plane's memory: its last reports, and the starts in flight to it.
 
 Choosing a host takes the reservation, the pinned ports and one start slot here, in the same step
-of the event loop. Reservation and ports are released when the host refuses, or when the Watch
+of the event loop; a prepared container of the session's shape takes the place of the slot.
+Reservation, ports and prepared container are released when the host refuses, or when the Watch
 sequence passes the started session: from then on the host's own numbers include it. `StartSlots`
 describes when the slot is released.
 """
@@ -63,6 +64,7 @@ class _InFlight:
 
     reservation: Resources
     ports: tuple[PortRequest, ...]
+    shape: str = ""  # That of the prepared container that it counts on, instead of a start slot
     answer: Answer | None = None
     is_counted: bool = False  # The host's own numbers include it
 
@@ -151,6 +153,27 @@ class HostState:
         """Return the seconds since the last report; infinite if there was none."""
         return float("inf") if self.reported_at is None else now - self.reported_at
 
+    @property
+    def takes_starts(self) -> bool:
+        """Return whether any start can begin here now."""
+        return self.has_start_slot() or (self.report is not None and bool(self.report.prepared))
+
+    def can_begin(self, wanted: Wanted) -> bool:
+        """Return whether a start can begin here now, with a prepared container or in a slot."""
+        return self.spare(wanted.shape) > 0 or self.has_start_slot(wanted.account)
+
+    def spare(self, shape: str) -> int:
+        """Return how many prepared containers of a shape wait that no start in flight counts on.
+
+        The host's number leaves out those that a start has taken, once it includes the start.
+        """
+        kept = None if self.report is None else self.report.prepared.get(shape)
+        if kept is None:
+            return 0
+        starts = self._in_flight.values()
+        counted_on = sum(start.shape == shape and not start.is_counted for start in starts)
+        return max(0, kept.kept - counted_on)
+
     def has_start_slot(self, account: str = "") -> bool:
         """Return whether a start of an account can begin here now; "" holds no slots."""
         held = self._start_slots.held(account)
@@ -172,6 +195,7 @@ class HostState:
             starting=self._start_slots.used,
             starting_of_account=self._start_slots.held(owner[0]),
             in_flight=len(starts),
+            spare=self.spare,
             used_ports=cache(self._used_ports),
             latency=self.latency.seconds,
             in_doubt=self.in_doubt,
@@ -179,9 +203,11 @@ class HostState:
         )
 
     def hold(self, internal_id: str, wanted: Wanted) -> None:
-        """Hold the reservation, the pinned ports and a start slot for an attempt."""
-        self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports)
-        self._start_slots.take(internal_id, wanted.account)
+        """Hold the reservation and the pinned ports, and a prepared container or a start slot."""
+        shape = wanted.shape if self.spare(wanted.shape) else ""
+        self._in_flight[internal_id] = _InFlight(wanted.reservation, wanted.ports, shape)
+        if not shape:
+            self._start_slots.take(internal_id, wanted.account)
 
     def give_back(self, internal_id: str) -> None:
         """Release what a failed attempt holds. Idempotent."""
@@ -335,8 +361,13 @@ class HostState:
             self._in_flight[internal_id].is_counted = True
         draining = host.drain.draining or self.drain.draining
         self.report = replace(host, draining=draining, images=self._images)
-        unreported = [start for start in host.starting if start not in self._sessions]
-        self._start_slots.note_report(unreported)
+        slots = (start for start in host.starting if not self._needs_no_slot(start))
+        self._start_slots.note_report(list(slots))
+
+    def _needs_no_slot(self, internal_id: str) -> bool:
+        """Return whether a start that the host reports holds no slot there, as far as is known."""
+        start = self._in_flight.get(internal_id)
+        return internal_id in self._sessions or (start is not None and bool(start.shape))
 
     def _remember(self, session: HostSession, incarnation: str) -> None:
         self._start_slots.note_start(session.internal_id)

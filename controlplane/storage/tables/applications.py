@@ -21,7 +21,7 @@ from controlplane.storage.tables.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.registries import Registry
 from controlplane.storage.tables.tags import Tag, enabled_tags, withdraw_old_tags
 from controlplane.storage.tables.warm_pools import remove_pools_elsewhere
-from tiltyard.contract import NetworkMode, PortRequest, Resources
+from tiltyard.contract import Identity, NetworkMode, PortRequest, Resources, SessionSpec
 from tiltyard.runtime.clock import to_ms
 
 MAX_APPLICATIONS = 1000  # Per account
@@ -54,6 +54,18 @@ class Application:
     reservation: Resources
     ports: tuple[PortRequest, ...]
     disk_bytes: int = 0
+
+    def spec(self, identity: Identity, image: str) -> SessionSpec:
+        """Return the spec of its sessions that run an image, without what each request adds."""
+        return SessionSpec(
+            identity=identity,
+            image=image,
+            network_mode=self.network_mode,
+            reservation=self.reservation,
+            limits=self.limits,
+            ports=self.ports,
+            disk_bytes=self.disk_bytes,
+        )
 
 
 _READER = TypeAdapter(Application)

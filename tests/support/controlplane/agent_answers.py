@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
+from agent.rpc.wire import spec_from_proto
 from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import shape_key
 
 GIB = 1024**3
 LIVE = {
@@ -53,6 +55,19 @@ def host_with(
         found.reserved.memory_bytes += session.reservation.memory_bytes
         found.free_sessions -= 1
     return found
+
+
+def key_of(spec: agent_pb2.SessionSpec) -> str:
+    """Return the key of a spec's shape; "" if it has none."""
+    shape = spec_from_proto(spec).shape
+    return "" if shape is None else shape_key(shape)
+
+
+def take_prepared(host: agent_pb2.Host, spec: agent_pb2.SessionSpec) -> None:
+    """Count one prepared container less if a start of this spec finds one."""
+    for shape in host.prepared:
+        if shape.kept and shape.key == key_of(spec):
+            shape.kept -= 1
 
 
 def is_claimable(session: agent_pb2.Session, request: agent_pb2.Claim) -> bool:

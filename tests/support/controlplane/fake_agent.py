@@ -18,6 +18,7 @@ from tests.support.controlplane.agent_answers import (
     host_with,
     is_claimable,
     report_of,
+    take_prepared,
 )
 from tests.support.controlplane.agent_scripts import (
     ClaimContext,
@@ -414,6 +415,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         """Start a session, or join a running start of the same id."""
         if request.internal_id not in self.sessions:
             self._specs[request.internal_id] = copy.deepcopy(request.spec)
+            take_prepared(self.host, request.spec)
             self._notify(self._new(request))
         return copy.deepcopy(self.sessions[request.internal_id])
 

@@ -8,7 +8,8 @@ from controlplane.domain import placement
 from controlplane.domain.contract import HostReport
 from controlplane.domain.placement import HostView, Obstacle, Strategy, Wanted, obstacles
 from controlplane.domain.placement import ObstacleKind as Kind
-from tiltyard.contract import PortRequest, Protocol, Resources
+from tests.support.agent.samples import a_spec
+from tiltyard.contract import PortRequest, Protocol, Resources, shape_key
 
 IMAGE = "r/game@sha256:0"
 TCP = Protocol.TCP
@@ -66,6 +67,12 @@ def holds(*ports: tuple[Protocol, int]) -> HostView:
     return replace(VIEW, used_ports=lambda: frozenset(ports))
 
 
+def keeps(count: int, **changes: Any) -> HostView:
+    """Return a view of a host with this number of spare prepared containers."""
+    return replace(VIEW, spare=lambda shape: count if shape == "s" else 0, **changes)
+
+
+OF_SHAPE = replace(WANTED, shape="s")
 TLS_PORT = replace(WANTED, ports=(PortRequest(1, TCP, tls=True),))
 TLS_PORT_FIRST = replace(WANTED, ports=(PortRequest(1, TCP, tls=True), PortRequest(2, TCP)))
 TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
@@ -87,6 +94,10 @@ TABLE: list[tuple[HostView, Wanted, tuple[Obstacle, ...]]] = [
     (replace(VIEW, starting=1), WANTED, ()),
     (replace(VIEW, starting=2), WANTED, (Obstacle(Kind.BUSY, 2, 2),)),
     (replace(VIEW, starting=1, starting_of_account=1), WANTED, (Obstacle(Kind.BUSY, 2, 1, 1),)),
+    (keeps(1, starting=2), OF_SHAPE, ()),
+    (keeps(1, starting=2), WANTED, (Obstacle(Kind.BUSY, 2, 2),)),
+    (keeps(0, starting=2), OF_SHAPE, (Obstacle(Kind.BUSY, 2, 2),)),
+    (keeps(1, in_flight=5), OF_SHAPE, (Obstacle(Kind.SESSIONS, 1, 0, 5),)),
     (VIEW, with_gpus(1), ()),
     (VIEW, with_gpus(2), (Obstacle(Kind.GPU, 2, 1, 0),)),
     (on(reserved=Resources(0, 0, 1)), with_gpus(1), (Obstacle(Kind.GPU, 1, 0, 0),)),
@@ -175,6 +186,50 @@ def test_equally_full_hosts_are_sorted_by_latency() -> None:
     views = [replace(VIEW, agent=str(ms), latency=ms / 1000) for ms in (30.0, 10.0, 20.0)]
     views.append(replace(VIEW, agent="unknown"))
     assert rank(views) == ["10.0", "20.0", "30.0", "unknown"]
+
+
+def test_equal_hosts_with_a_prepared_container_come_first() -> None:
+    views = [replace(VIEW, agent="a"), replace(keeps(1), agent="b"), replace(VIEW, agent="c")]
+    assert {rank(views, OF_SHAPE, seed=seed)[0] for seed in range(50)} == {"b"}
+
+
+def test_a_prepared_container_of_another_shape_is_no_reason() -> None:
+    views = [replace(VIEW, agent="a"), replace(keeps(1), agent="b")]
+    assert {rank(views, WANTED, seed=seed)[0] for seed in range(50)} == {"a", "b"}
+
+
+def test_more_prepared_containers_are_no_reason() -> None:
+    views = [replace(keeps(1), agent="a"), replace(keeps(9), agent="b")]
+    assert {rank(views, OF_SHAPE, seed=seed)[0] for seed in range(50)} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        replace(keeps(1), latency=0.002),
+        replace(keeps(1), held=Resources(0, 0)),
+        replace(keeps(1), held=Resources(9, 0), in_doubt=True),
+    ],
+    ids=["farther", "emptier", "in doubt"],
+)
+def test_a_prepared_container_does_not_outweigh_the_rank(kept: HostView) -> None:
+    better = replace(VIEW, agent="better", held=Resources(1, 0), latency=0.001)
+    assert rank([replace(kept, agent="kept"), better], OF_SHAPE)[0] == "better"
+
+
+def test_a_start_wants_the_shape_of_its_spec() -> None:
+    spec = a_spec()
+    assert spec.shape is not None
+    wanted = placement.wanted_for(spec)
+    assert wanted.shape == shape_key(spec.shape)
+    assert wanted.image == spec.image
+    assert wanted.reservation == spec.reservation
+    assert wanted.ports == spec.ports
+    assert wanted.owner == ("acme", "game")
+
+
+def test_a_start_with_a_pinned_port_wants_no_shape() -> None:
+    assert placement.wanted_for(a_spec(ports=(pinned(20777),))).shape == ""
 
 
 def test_equal_hosts_are_sorted_randomly() -> None:

@@ -263,7 +263,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     async def SetDrain(self, request: pb.SetDrainRequest, context: Context) -> pb.SetDrainResponse:
         """Start or cancel a drain."""
         order = wire.drain_order_from_proto(request)
-        empty_time, sessions = await self.sessions.set_drain(order)
+        empty_time, sessions = await self.sessions.drains.order(order)
         empty = wire.timestamp_to_proto(empty_time)
         return pb.SetDrainResponse(sessions=sessions, empty_time=empty)
 

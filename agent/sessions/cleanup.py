@@ -4,6 +4,7 @@ At most one step of a session runs at a time. An interrupted step is repeated fr
 """
 
 import contextlib
+from collections.abc import Awaitable, Callable
 
 from agent.domain.engine import name_of
 from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
@@ -11,6 +12,7 @@ from agent.kernel.disks import Disks
 from agent.logs import reading as logs
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
+from agent.state.tombstones import Tombstones
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.logging.events import get_logger
 
@@ -88,6 +90,23 @@ async def drop_log(runtime: Runtime, life: Life) -> None:
             return
         await runtime.records.drop_log(life.session.internal_id)
         await life.save(life.session.with_changes(log_sealed=False))
+
+
+async def discard(
+    runtime: Runtime, tombstones: Tombstones, life: Life, forget: Callable[[], Awaitable[None]]
+) -> None:
+    """Remove an ended session, and all of it by `forget`; after an error the caller retries."""
+    internal_id = life.session.internal_id
+    await life.wait_for(lambda session: session.log_sealed or session.container_removed)
+    try:
+        if not life.session.container_removed:
+            await remove_container(runtime, life)
+        await tombstones.bury(internal_id)
+        await runtime.failpoint("discard.buried")
+        await forget()
+    except AgentError as error:
+        log.warning("cannot be discarded yet", session=internal_id, error=str(error))
+        raise
 
 
 async def take_back(runtime: Runtime, disks: Disks, life: Life, container: str) -> None:

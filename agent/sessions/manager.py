@@ -20,11 +20,12 @@ from agent.domain.pools import WarmPool
 from agent.domain.session import Session, Standby, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
+from agent.sessions.drains import Drains
 from agent.sessions.life import Life
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
-from agent.state.drain import DRAIN, DrainOrder
+from agent.state.drain import DRAIN
 from agent.state.tombstones import Tombstones
 from tiltyard.contract import EndReason, SessionSpec
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
@@ -50,8 +51,7 @@ class SessionManager:
         self._tasks = TaskOwner[None]()
         self._discards = TaskOwner[None](AgentError)
         self.tombstones = Tombstones(runtime.records, runtime.clock)
-        self._drains = TaskOwner[None](AgentError)
-        self._drain_lock = asyncio.Lock()
+        self.drains = Drains(reservations, lambda: self.lives, self.end)
         self.reconciled = False
         """True once the records were reconciled with the engine; until then starts are refused."""
 
@@ -182,7 +182,7 @@ class SessionManager:
 
     def _end_due(self, internal_id: str) -> None:
         if internal_id == DRAIN:
-            self._end_drain()
+            self.drains.end_all()
         elif life := self._lives.get(internal_id):
             log.info("lifetime is over", session=internal_id)
             self._runtime.metrics.lifetime_over(life.session, self._runtime.clock)
@@ -193,38 +193,6 @@ class SessionManager:
         life.ask_stop(reason)
         if life.session.process is not None and not self.reconciled:
             self.resume(life, None)
-
-    async def set_drain(self, order: DrainOrder) -> tuple[float | None, int]:
-        """Begin or cancel a drain, and update every session.json.
-
-        Returns the Unix time by which the host is empty, None if unbounded, and the number of
-        sessions. Raises StaleRevisionError and DiskFullError.
-        """
-        # It completes also if the caller disconnects.
-        await self._drains.finish(self._set_drain(order), "drain")
-        live = [each for each in self.all() if not (each.state.ended or each.is_given_back)]
-        return self._reservations.drain.empty_time(live), len(live)
-
-    async def _set_drain(self, order: DrainOrder) -> None:
-        async with self._drain_lock:
-            changed = await self._reservations.drain.set(order)
-            for life in self.lives if changed else ():
-                if life.started and not life.session.state.ended:
-                    with contained(
-                        "cannot publish: internal error", session=life.session.internal_id
-                    ):
-                        await life.publish()
-
-    def _end_drain(self) -> None:
-        """End all live sessions, and soon again those that were missed."""
-        for life in self._lives.values():
-            if not life.session.state.ended:
-                log.info("ended by a drain", session=life.session.internal_id)
-                with contained(
-                    "cannot end a session: internal error", session=life.session.internal_id
-                ):
-                    self.end(life, EndReason.DRAIN)
-        self._reservations.drain.renew()
 
     async def forget(self, internal_id: str) -> None:
         """Remove an ended session and its directory."""
@@ -239,7 +207,7 @@ class SessionManager:
 
     async def close(self) -> None:
         """Stop all session tasks; containers keep running."""
-        owners = (self._tasks, self._discards, self._drains)
+        owners = (self._tasks, self._discards, self.drains.tasks)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*(owner.close() for owner in owners))
@@ -283,18 +251,6 @@ class SessionManager:
 
     def _begin_discard(self, life: Life) -> asyncio.Task[None]:
         internal_id = life.session.internal_id
-        return self._discards.start(self._discard(life), f"discard-{internal_id}", key=internal_id)
-
-    async def _discard(self, life: Life) -> None:
-        """Remove an ended session; after an error the caller retries."""
-        internal_id = life.session.internal_id
-        await life.wait_for(lambda session: session.log_sealed or session.container_removed)
-        try:
-            if not life.session.container_removed:
-                await cleanup.remove_container(self._runtime, life)
-            await self.tombstones.bury(internal_id)
-            await self._runtime.failpoint("discard.buried")
-            await self.forget(internal_id)
-        except AgentError as error:
-            log.warning("cannot be discarded yet", session=internal_id, error=str(error))
-            raise
+        forget = partial(self.forget, internal_id)
+        discard = cleanup.discard(self._runtime, self.tombstones, life, forget)
+        return self._discards.start(discard, f"discard-{internal_id}", key=internal_id)

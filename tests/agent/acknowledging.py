@@ -54,7 +54,7 @@ async def serve(folder: Path) -> None:
         for number in range(1, STARTS + 1):
             session = await host.sessions.start(an_id(), a_spec())
             say("started", session.internal_id)
-            await host.sessions.set_drain(DrainOrder(number, draining=False))
+            await host.sessions.drains.order(DrainOrder(number, draining=False))
             say("drained", number)
         await host.daemon.warm_pools.set(a_pool(STARTS))
         while len(ready(host)) < STARTS:

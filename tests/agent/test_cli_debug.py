@@ -84,7 +84,7 @@ async def test_status_shows_allocatable_resources(host: WholeAgent) -> None:
 async def test_status_shows_problems(host: WholeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.daemon.conntrack, "warnings", ("cannot flush", "twice"))
     host.daemon.reconciler.engine_available = False
-    await host.sessions.set_drain(DrainOrder(1, draining=True, remaining=3600))
+    await host.sessions.drains.order(DrainOrder(1, draining=True, remaining=3600))
     lines = cells(await host.ok("status"))
     assert ["engine", "fake, does not answer"] in lines
     assert ["state", f"serving, draining until {DAY} 09:00:00Z"] in lines

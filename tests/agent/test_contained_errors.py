@@ -86,7 +86,7 @@ async def test_error_while_a_drain_is_published_to_a_game(agent: Agent, fails: A
     first = await started(agent)
     second = await started(agent, "other")
     failed = fails(Life, "publish", first.internal_id)
-    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60.0))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=60.0))
     assert failed
     path = agent.records.public_dir(second) / "session.json"
     assert '"draining":true' in path.read_text()
@@ -96,7 +96,7 @@ async def test_error_at_the_end_of_a_drain(agent: Agent, fails: Any) -> None:
     first = await started(agent)
     second = await started(agent, "other")
     failed = fails(Life, "ask_stop", first.internal_id)
-    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60.0))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=60.0))
     async with agent.timed():
         await agent.clock.advance(61)
         await agent.reached(second.internal_id)

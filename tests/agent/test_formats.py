@@ -158,7 +158,7 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         assert ended.log_sealed
         assert agent.records.log_path(ENDED).read_bytes() == b"one\ntwo\n"
 
-        await agent.sessions.set_drain(DrainOrder(0, draining=False))
+        await agent.sessions.drains.order(DrainOrder(0, draining=False))
         with pytest.raises(SessionStoppedError):
             await agent.sessions.start(BURIED, a_spec())
         await until_sealed(agent, MARKED)

@@ -112,7 +112,7 @@ PLACES = {
     "agent/rpc/claim_stream.py results": AWAITED,
     "agent/rpc/claim_stream.py _read": "test_error_of_one_claim_of_a_stream",
     "agent/sessions/ending.py __init__": AWAITED,
-    "agent/sessions/manager.py set_drain": AWAITED,
+    "agent/sessions/drains.py order": AWAITED,
     "agent/sessions/manager.py _own": "test_error_in_the_task_of_a_session",
     "agent/sessions/manager.py _begin_discard": "test_error_while_a_session_is_discarded",
     "agent/reconciliation/reconciler.py _do": "test_error_while_a_container_is_removed",

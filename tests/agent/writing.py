@@ -69,7 +69,7 @@ async def _play(agent: Agent) -> None:
     try:
         await sessions.stop(BURIED, EndReason.STOPPED)
     except SessionNotFoundError:
-        await sessions.set_drain(DrainOrder(7, draining=True, remaining=DAY))
+        await sessions.drains.order(DrainOrder(7, draining=True, remaining=DAY))
     marked = sessions.life(MARKED).session.with_changes(stop_reason=EndReason.TTL)
     await agent.records.mark_stop(marked)
 

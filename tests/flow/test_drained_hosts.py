@@ -31,7 +31,7 @@ def order(fleet: OneHost, *, draining: bool) -> None:
 
 def order_on_host(fleet: OneHost, *, draining: bool) -> None:
     """Do what `tiltyard-agent drain` and `undrain` do."""
-    fleet.run(fleet.box.agent.sessions.set_drain(DrainOrder(0, draining=draining)))
+    fleet.run(fleet.box.agent.sessions.drains.order(DrainOrder(0, draining=draining)))
     fleet.wait(1.0)
 
 

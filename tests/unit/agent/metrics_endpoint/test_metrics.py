@@ -259,7 +259,7 @@ async def test_each_scrape_reads_the_host(agent: Agent, scrape: Scraped, tmp_pat
     assert now("tls_connections") == 0
     scrape.firewall_intact = False
     scrape.flush_failures = 3
-    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True))
     with agent.runtime.feed.subscribe():
         now = await scrape()
     assert now("draining") == 1

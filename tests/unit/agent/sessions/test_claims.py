@@ -198,7 +198,7 @@ async def test_rejects_claim_of_an_ending_standby(agent: Agent, *, stopped: bool
 
 async def test_drained_host_accepts_repeated_claims_only(agent: Agent) -> None:
     standby = await a_standby(agent)
-    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True))
     with pytest.raises(errors.DrainingError):
         await agent.warm_pools.claim(standby.internal_id, a_claim())
     found = await agent.warm_pools.claim(standby.internal_id, a_claim(again=True))
@@ -360,7 +360,7 @@ async def test_standby_in_doubt_can_be_removed_and_is_not_drained(host: Host) ->
         standby = await a_standby(agent)
         await agent.records.delete(standby)
     async with host() as agent, kept_full(agent, a_pool(0, revision=2)):
-        assert await agent.sessions.set_drain(DrainOrder(1, draining=True)) == (None, 1)
+        assert await agent.sessions.drains.order(DrainOrder(1, draining=True)) == (None, 1)
         await until_idle()
         assert agent.now(standby.internal_id).state is State.RUNNING
         await agent.sessions.stop(standby.internal_id, EndReason.STOPPED, discard=True)

@@ -28,7 +28,7 @@ def _drained(agent: Agent) -> bool:
 
 async def test_repeated_start_joins_on_a_drained_host(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True))
     assert (await agent.sessions.start(session.internal_id, a_spec())).state is State.RUNNING
 
 
@@ -36,9 +36,9 @@ async def test_session_json_has_the_drain(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     assert _published(agent, session) == (False, None)
     end = agent.clock.time() + 600
-    await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=600))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=600))
     assert _published(agent, session) == (True, round(end * 1000))
-    await agent.sessions.set_drain(DrainOrder(2, draining=False))
+    await agent.sessions.drains.order(DrainOrder(2, draining=False))
     assert _published(agent, session) == (False, None)
     assert agent.runtime.deadlines.next_due() is None
 
@@ -46,7 +46,7 @@ async def test_session_json_has_the_drain(agent: Agent) -> None:
 @pytest.mark.parametrize("step", ["start.reserved", "start.created", "start.saved"])
 async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step: str) -> None:
     starter = await agent.held_at(step, agent.sessions.start(an_id(), a_spec()))
-    await agent.sessions.set_drain(DrainOrder(1, draining=True))
+    await agent.sessions.drains.order(DrainOrder(1, draining=True))
     agent.steps.release(step)
     assert _published(agent, await starter) == (True, None)
 
@@ -54,7 +54,7 @@ async def test_session_json_of_a_starting_game_has_the_drain(agent: Agent, step:
 async def test_deadline_passes_while_the_agent_is_down_and_the_clock_jumps(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True))
-        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+        await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=60))
     await host.clock.advance(30)
     host.clock.jump(86400)
     async with host() as agent, agent.timed():
@@ -72,7 +72,7 @@ async def test_deadline_passes_while_the_agent_is_down_and_the_clock_jumps(host:
 async def test_session_found_after_the_deadline_is_stopped(host: Host) -> None:
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec())
-        await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=60))
+        await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=60))
         await agent.lose_record(session.internal_id)
     await host.clock.advance(61)
     async with host(reconcile=False) as agent, agent.timed():
@@ -89,13 +89,13 @@ async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None
 
     async def drained(limit: float | None = None) -> tuple[float | None, int]:
         """Seconds until the host is empty, and its number of sessions."""
-        set_drain = agent.sessions.set_drain
+        set_drain = agent.sessions.drains.order
         now = agent.clock.time()
         empty, live = await set_drain(DrainOrder(next(revisions), draining=True, remaining=limit))
         return None if empty is None else round(empty - now, 3), live
 
     async def open_again() -> None:
-        await agent.sessions.set_drain(DrainOrder(next(revisions), draining=False))
+        await agent.sessions.drains.order(DrainOrder(next(revisions), draining=False))
 
     assert await drained() == (0.0, 0)
     await open_again()
@@ -114,24 +114,24 @@ async def test_returns_the_time_by_which_the_host_is_empty(agent: Agent) -> None
 
 async def test_stale_order_is_rejected_also_after_a_restart(host: Host) -> None:
     async with host() as agent:
-        await agent.sessions.set_drain(DrainOrder(7, draining=True))
+        await agent.sessions.drains.order(DrainOrder(7, draining=True))
     async with host() as agent:
         with pytest.raises(StaleRevisionError, match="7 is applied already"):
-            await agent.sessions.set_drain(DrainOrder(6, draining=False))
-        await agent.sessions.set_drain(DrainOrder(7, draining=False))  # a repeat
+            await agent.sessions.drains.order(DrainOrder(6, draining=False))
+        await agent.sessions.drains.order(DrainOrder(7, draining=False))  # a repeat
         assert _drained(agent)
         # An operator's order holds until the control plane's next one.
-        await agent.sessions.set_drain(DrainOrder(0, draining=False))
+        await agent.sessions.drains.order(DrainOrder(0, draining=False))
         assert not _drained(agent)
-        await agent.sessions.set_drain(DrainOrder(7, draining=True))
+        await agent.sessions.drains.order(DrainOrder(7, draining=True))
         assert not _drained(agent)
-        await agent.sessions.set_drain(DrainOrder(8, draining=True))
+        await agent.sessions.drains.order(DrainOrder(8, draining=True))
         assert _drained(agent)
 
 
 async def test_unreadable_order_drains_nothing(host: Host) -> None:
     async with host() as agent:
-        await agent.sessions.set_drain(DrainOrder(1, draining=True))
+        await agent.sessions.drains.order(DrainOrder(1, draining=True))
     (host.folder / "state" / "drain.json").write_text("{")
     async with host() as agent:
         assert not _drained(agent)
@@ -142,8 +142,8 @@ async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None
     for first in range(1, 40, 2):
         async with host() as agent:
             orders = [
-                agent.sessions.set_drain(DrainOrder(first + 1, draining=False)),
-                agent.sessions.set_drain(DrainOrder(first, draining=True)),
+                agent.sessions.drains.order(DrainOrder(first + 1, draining=False)),
+                agent.sessions.drains.order(DrainOrder(first, draining=True)),
             ]
             await asyncio.gather(*orders, return_exceptions=True)
             now = agent.reservations.drain.now
@@ -154,7 +154,7 @@ async def test_concurrent_orders_leave_memory_and_disk_equal(host: Host) -> None
 
 async def test_order_completes_after_the_caller_disconnects(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
-    order = asyncio.create_task(agent.sessions.set_drain(DrainOrder(1, draining=True)))
+    order = asyncio.create_task(agent.sessions.drains.order(DrainOrder(1, draining=True)))
     await asyncio.sleep(0)
     await let_go(order)
     await until(lambda: _drained(agent))
@@ -175,7 +175,7 @@ HOUR = 3600
 async def test_later_of_both_clocks_counts_after_a_reboot(host: Host, skew: int) -> None:
     async with host() as agent:
         ordered_time = host.clock.time() + 2 * HOUR - skew
-        await agent.sessions.set_drain(DrainOrder(1, True, 2 * HOUR, ordered_time))
+        await agent.sessions.drains.order(DrainOrder(1, True, 2 * HOUR, ordered_time))
     host.clock.reboot()
     async with host() as agent:
         due = agent.runtime.deadlines.next_due()

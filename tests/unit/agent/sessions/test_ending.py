@@ -134,7 +134,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
     async with host() as agent:
         due = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
         if reason is EndReason.DRAIN:
-            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=50))
+            await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=50))
     host.engine.unavailable = True
     async with host(reconcile=False) as agent:
         if reason is EndReason.STOPPED:
@@ -154,7 +154,7 @@ async def test_f09_an_end_that_is_due_comes_while_the_engine_hangs_since_the_sta
         assert ended.end_reason == reason
         if reason is EndReason.STOPPED:
             await stop
-        await agent.sessions.set_drain(DrainOrder(2, draining=False))
+        await agent.sessions.drains.order(DrainOrder(2, draining=False))
         await assert_survived(agent)
 
 

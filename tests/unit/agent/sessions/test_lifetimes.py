@@ -66,7 +66,7 @@ async def left(request: pytest.FixtureRequest, host: Host) -> tuple[str, EndReas
     async with host() as agent:
         session = await agent.sessions.start(an_id(), a_spec(restart=True, ttl=ttl))
         if reason is EndReason.DRAIN:
-            await agent.sessions.set_drain(DrainOrder(1, draining=True, remaining=LIFETIME))
+            await agent.sessions.drains.order(DrainOrder(1, draining=True, remaining=LIFETIME))
     host.engine.end(session.container, 137)
     host.clock.reboot(UP)
     return session.internal_id, reason

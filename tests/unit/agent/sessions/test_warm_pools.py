@@ -184,12 +184,12 @@ async def test_drained_host_stops_standbys_until_the_drain_is_cancelled(agent: A
         first = ready(agent)[0]
         await agent.warm_pools.claim(first.internal_id, pools.a_claim())
         await until_idle()
-        empty = await agent.sessions.set_drain(DrainOrder(1, draining=True))
+        empty = await agent.sessions.drains.order(DrainOrder(1, draining=True))
         assert empty == (None, 1)  # standbys do not count
         await until_idle()
         assert standbys(agent) == []
         assert agent.directories() == [first.internal_id]
-        await agent.sessions.set_drain(DrainOrder(2, draining=False))
+        await agent.sessions.drains.order(DrainOrder(2, draining=False))
         await until_idle()
         assert len(ready(agent)) == 3
 

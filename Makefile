@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 # engine is running.
 DEBIAN := $(shell . /etc/os-release && echo $$VERSION_CODENAME)
 ENGINES := bookworm trixie sid
-PARTS := rounds soak $(filter-out $(DEBIAN),$(ENGINES)) python
+PARTS := rounds prepared soak $(filter-out $(DEBIAN),$(ENGINES)) python
 ifneq ($(filter $(ENGINES),$(PART)),)
 ENGINE := $(PART)
 endif
@@ -21,6 +21,11 @@ endif
 TESTS_OF_PART := -m 'not host$(if $(ENGINE), and (docker or fault))'
 ifeq ($(PART),rounds)
 TESTS_OF_PART := -m 'not host and not soak and (fault or thorough or fuzz)' --long
+endif
+# The faults of a real engine once more, with agents that keep prepared containers.
+ifeq ($(PART),prepared)
+export TILTYARD_TEST_PREPARED := 8
+TESTS_OF_PART := -m 'fault and docker and not host and not soak'
 endif
 # Examples of each call; a gate takes a twentieth, and does not expect them to reach everything.
 ifneq ($(filter rounds,$(PART))$(filter fuzz,$(MAKECMDGOALS)),)
@@ -101,7 +106,7 @@ test-faults: everything
 	@exec env CI=true $(PYTEST) $(if $(filter-out soak,$(PART)),$(BESIDE)) $(TESTS_OF_PART) \
 	  --part=$(PART) --evidence=docs/evidence.md $(if $(AGAIN),--again) $(if $(SEED),--seed=$(SEED)) $(PYTEST_ARGS)
 else
-test-faults: ## faults, soak, engines: docs/evidence.md; PART=rounds|soak|trixie|sid|python AGAIN=1
+test-faults: ## faults, soak, engines: docs/evidence.md; PART=rounds|prepared|soak|trixie|sid|python AGAIN=1
 	@failed=; for part in $(PARTS); do \
 	  $(MAKE) test-faults PART=$$part || failed="$$failed $$part"; \
 	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }

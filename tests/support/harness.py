@@ -306,7 +306,8 @@ class AgentProcess(_Part):
             "latency_addresses": ["127.0.0.1"],
             "firewall_bridges": [],  # tests must not change the machine's firewall
             "metrics_listen": "",
-            "prepared": 0,  # tests count the containers of sessions
+            # By default none, since tests count the containers of sessions.
+            "prepared": int(os.environ.get("TILTYARD_TEST_PREPARED", "0")),
             **settings,
         }
 

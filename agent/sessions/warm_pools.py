@@ -6,9 +6,11 @@ by the next of the plan, without another pass.
 """
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import Collection
 
+from agent.changes.looking import look_at_changes
 from agent.domain import restarts
 from agent.domain.errors import (
     AgentError,
@@ -33,15 +35,11 @@ from agent.sessions.runtime import Runtime
 from agent.sessions.starting import check_spec
 from tiltyard.contract import EndReason
 from tiltyard.runtime.back_off import BackOff
-from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger, task_context
-from tiltyard.runtime.tasks import TaskOwner, contained, first_completed
+from tiltyard.runtime.tasks import TaskOwner, contained
 
 log = get_logger(__name__)
 
-PASS_SECONDS = 10.0  # Longest pause between two passes; a change of the host triggers one earlier
-REST_FACTOR = 5.0
-"""Passes take a fifth of what other work over all sessions may: callers wait for claims."""
 REMOVED_KEPT = 50  # Removed pools that are remembered, to reject late orders
 
 
@@ -116,21 +114,13 @@ class WarmPools:
 
     async def run(self) -> None:
         """Keep the pools full, until cancelled."""
-        while True:
-            changed = self._runtime.feed.next_change
-            began = self._runtime.clock.monotonic()
-            try:
-                self.look()
-            except Exception:
-                log.exception("cannot fill the warm pools: internal error")
-                await self._runtime.clock.sleep(PASS_SECONDS)
-            took = self._runtime.clock.monotonic() - began
-            # A pass looks at every standby, and each claim causes one.
-            await self._runtime.clock.sleep(rest_after(REST_FACTOR * took, PASS_SECONDS))
-            now = self._runtime.clock.monotonic()
-            due = [each.until - now for each in self._setbacks.values() if each.until > now]
-            wait = self._runtime.clock.sleep(min([PASS_SECONDS, *due]))
-            await first_completed(changed.wait(), wait, "warm-pools-look")
+        await look_at_changes(
+            self.look,
+            self._runtime.feed,
+            self._runtime.clock,
+            next_due=self._next_due,
+            name="warm-pools",
+        )
 
     def look(self) -> None:
         """Run one pass: start and stop standbys; the next pass sees the results."""
@@ -179,6 +169,12 @@ class WarmPools:
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
         self._runtime.feed.host_changed()
+
+    def _next_due(self) -> float:
+        """When the next back-off ends, in monotonic seconds."""
+        now = self._runtime.clock.monotonic()
+        due = (each.until for each in self._setbacks.values() if each.until > now)
+        return min(due, default=math.inf)
 
     def _live(self) -> list[Life]:
         """Standbys that can be claimed, now or once they are ready."""

@@ -6,8 +6,9 @@ from unittest import mock
 
 import pytest
 
+from agent.changes.looking import PASS_SECONDS, REST_FACTOR
 from agent.domain.errors import EngineError, InvalidArgumentError, StaleRevisionError
-from agent.sessions.warm_pools import PASS_SECONDS, REMOVED_KEPT, REST_FACTOR
+from agent.sessions.warm_pools import REMOVED_KEPT
 from agent.settings.policy import Policy
 from agent.state.drain import DrainOrder
 from tests.support.agent import pools

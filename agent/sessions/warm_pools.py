@@ -6,12 +6,10 @@ by the next of the plan, without another pass.
 """
 
 import asyncio
-import math
 from collections import Counter, deque
 from collections.abc import Collection
 
 from agent.changes.looking import look_at_changes
-from agent.domain import restarts
 from agent.domain.errors import (
     AgentError,
     DrainingError,
@@ -24,7 +22,7 @@ from agent.domain.errors import (
 )
 from agent.domain.pools import WarmPool, taken
 from agent.domain.session import Session, checked_id
-from agent.domain.setbacks import Setback, set_back
+from agent.domain.setbacks import Setbacks
 from agent.domain.standby_plan import Plan, plan
 from agent.metrics.instruments import Start
 from agent.sessions import claims
@@ -62,7 +60,7 @@ class WarmPools:
         self._ends = TaskOwner[None]()
         self._failed: dict[str, str] = {}
         """The newest failed standby of each pool, kept for its log."""
-        self._setbacks: dict[str, Setback] = {}
+        self._setbacks = Setbacks()
         self._refusals: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
         """Pools that are not full, and why, as of the last pass."""
@@ -118,7 +116,7 @@ class WarmPools:
             self.look,
             self._runtime.feed,
             self._runtime.clock,
-            next_due=self._next_due,
+            next_due=lambda: self._setbacks.next_end(self._runtime.clock.monotonic()),
             name="warm-pools",
         )
 
@@ -165,16 +163,10 @@ class WarmPools:
                 del self._pools[each.pool]
                 await self._runtime.records.remove_pool(each.pool)
         if before is None or before.spec_revision != after.spec_revision:
-            self._setbacks.pop(order.pool, None)  # the new spec may work
+            self._setbacks.forget(order.pool)  # the new spec may work
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
         self._runtime.feed.host_changed()
-
-    def _next_due(self) -> float:
-        """When the next back-off ends, in monotonic seconds."""
-        now = self._runtime.clock.monotonic()
-        due = (each.until for each in self._setbacks.values() if each.until > now)
-        return min(due, default=math.inf)
 
     def _live(self) -> list[Life]:
         """Standbys that can be claimed, now or once they are ready."""
@@ -198,7 +190,7 @@ class WarmPools:
                 for life in self._standbys.values()
                 if life.stop_asked.is_set() and not life.session.state.ended
             },
-            held_back=[pool for pool, found in self._setbacks.items() if now < found.until],
+            held_back=self._setbacks.held_back(now),
             cramped=cramped,
             draining=self._reservations.drain.now.draining,
         )
@@ -236,8 +228,7 @@ class WarmPools:
 
     def _set_back(self, life: Life, cause: str) -> None:
         pool = _pool_of(life)
-        now = self._runtime.clock.monotonic()
-        self._setbacks[pool] = set_back(self._setbacks.get(pool), cause, now)
+        self._setbacks.note(pool, cause, self._runtime.clock.monotonic())
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
     def _start(self) -> Collection[str]:
@@ -318,9 +309,8 @@ class WarmPools:
             await back_off.wait()
 
     def _warnings(self) -> tuple[str, ...]:
-        recent = self._runtime.clock.monotonic() - restarts.STEADY_SECONDS
-        causes = {pool: each.cause for pool, each in self._setbacks.items() if each.until > recent}
-        causes |= self._refusals
+        failed = self._setbacks.causes(self._runtime.clock.monotonic())
+        causes = {**failed, **self._refusals}
         if not causes:
             return ()
         ready = Counter(

@@ -13,6 +13,7 @@ The plan depends on which containers are kept only where it spares work: carried
 again, it changes nothing.
 """
 
+import enum
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +84,19 @@ class Demand:
 
     def _started_within(self, seconds: float, now: float) -> bool:
         return self.last_start is not None and now - self.last_start < seconds
+
+
+class Discard(enum.Enum):
+    """Why a prepared container is removed without a session."""
+
+    UNNEEDED = "unneeded"  # The plan wants fewer of its shape
+    OUTDATED = "outdated"  # A container of its shape would be created in another way now
+    ENDED = "ended"  # It does not wait any more: another program or a reboot has ended it
+    UNUSABLE = "unusable"  # A start could not use it
+    FAILED = "failed"  # Its preparation failed
+    IMAGE = "image"  # Its image is removed
+    PORTS = "ports"  # A session needs its ports
+    DRAIN = "drain"  # The host is drained
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,14 @@ STOP_STEPS = (
     "log.copied",
     "log.sealed",
 )
+PREPARE_STEPS = ("prepare.reserved", "prepare.waiting")
 REMOVAL_STEPS = ("container.removed", "discard.buried")
-STEPS = (*START_STEPS, *CLAIM_STEPS, *RESTART_STEPS, *STOP_STEPS, *REMOVAL_STEPS)
+STEPS = (
+    *PREPARE_STEPS,
+    *START_STEPS,
+    *CLAIM_STEPS,
+    *RESTART_STEPS,
+    *STOP_STEPS,
+    *REMOVAL_STEPS,
+)
 """Every step, in the order of a session's life."""

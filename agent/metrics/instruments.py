@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import due_by
 from agent.domain.errors import AgentError
+from agent.domain.preparation import Discard
 from agent.domain.session import Session
 from tiltyard.contract import EndReason, ErrorReason, State
 from tiltyard.runtime.clock import Clock
@@ -135,6 +136,17 @@ class Metrics:
             "Times that a session or account began to exceed the limits of output.",
             "of",
         )
+        self.prepared_taken = counter(
+            "prepared_taken_total", "Starts that took a prepared container."
+        )
+        self.prepared_missed = counter(
+            "prepared_missed_total", "Starts that found no prepared container of their shape."
+        )
+        self.prepared_discarded = counter(
+            "prepared_discarded_total",
+            "Prepared containers that were removed without a session.",
+            "reason",
+        )
         self.internal_errors = counter(
             "internal_errors_total", "Unexpected errors; the log has the traceback of each."
         )
@@ -152,6 +164,8 @@ class Metrics:
             if phase is not Phase.QUEUE:  # standbys do not queue for a slot
                 self._phases.labels(phase.value, Start.STANDBY.value)
         self._pulls.labels(OK)
+        for why in Discard:
+            self.prepared_discarded.labels(why.value)
         for who in ("session", "account"):
             self.log_excesses.labels(who)
 

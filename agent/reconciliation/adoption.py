@@ -1,0 +1,119 @@
+"""Prepared containers, compared with what the engine lists.
+
+The list is older than the comparison: what it shows of a container that the agent does not know,
+or misses, is confirmed by inspecting that container before anything is removed.
+"""
+
+from collections.abc import Collection, Sequence
+
+from agent.domain.engine import LABEL_CONFIG, LABEL_PREPARED, Container
+from agent.domain.errors import AgentError, ContainerGoneError
+from agent.domain.preparation import Discard
+from agent.domain.prepared import Prepared
+from agent.domain.session import Session, checked_id
+from agent.sessions.containers import container_spec
+from agent.sessions.prepared_containers import PreparedContainers
+from agent.sessions.runtime import Runtime
+from agent.state.encoding import decode_label
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+
+class Adoption:
+    """Keeps what an earlier run of the agent has left, and discards what does not wait or fit."""
+
+    def __init__(self, runtime: Runtime, prepared: PreparedContainers) -> None:
+        self._runtime = runtime
+        self._prepared = prepared
+        self._folders: set[str] = set()  # Ids that had a folder in the last comparison
+
+    async def adopt(self, found: Sequence[Container], used: Collection[str]) -> None:
+        """Compare what is kept with the listed containers that no session has.
+
+        `used` are the ids of those that sessions have. From then on containers are prepared.
+        Raises the engine's errors.
+        """
+        prepared = self._prepared
+        named = {each.labels[LABEL_PREPARED] for each in found}
+        left = [each for each in self._folders - named if not self._is_known(each, used)]
+        listed = {each.container: each for each in found}
+        for each in prepared.stock:
+            if not _is_same_run(each, listed.get(each.container.container)):
+                await self._check(each)
+        for container in found:
+            if self._is_known(container.labels[LABEL_PREPARED], used):
+                continue
+            try:
+                await self._adopt(container)
+            except AgentError:
+                raise
+            except Exception:
+                log.exception("cannot adopt: internal error", container=container.name)
+        await self._discard_outdated()
+        for prepared_id in left:
+            await self._runtime.records.drop_prepared(prepared_id)
+        self._folders = set(await self._runtime.records.prepared_ids())
+        prepared.resume()
+
+    async def _check(self, prepared: Prepared) -> None:
+        """Discard a container that does not wait any more; the list may be older than it."""
+        try:
+            found = await self._runtime.engine.inspect(prepared.container.container)
+        except ContainerGoneError:
+            found = None
+        if prepared in self._prepared.stock and not _is_same_run(prepared, found):
+            self._prepared.discard(prepared, Discard.ENDED)
+
+    async def _adopt(self, listed: Container) -> None:
+        """Keep a container that an earlier run of the agent has left, or remove it."""
+        try:
+            found = await self._runtime.engine.inspect(listed.container)
+        except ContainerGoneError:
+            return
+        prepared_id = found.labels[LABEL_PREPARED]
+        template = _template_of(found)
+        if template is None:
+            log.warning("a label is invalid", container=found.name)
+            self._prepared.remove(found.container, found.container, Discard.OUTDATED)
+        elif not found.waits:
+            if found.executes:
+                log.warning("removing a container whose session was lost", container=found.name)
+            self._prepared.remove(prepared_id, found.container, Discard.ENDED)
+        elif not await self._is_current(template, found):
+            self._prepared.remove(prepared_id, found.container, Discard.OUTDATED)
+        else:
+            self._prepared.keep(Prepared(template, found))
+
+    async def _discard_outdated(self) -> None:
+        """Discard what would be created in another way now; containers of one shape are alike."""
+        for own in self._prepared.stock.by_shape.values():
+            if not await self._is_current(own[0].template, own[0].container):
+                for prepared in own:
+                    self._prepared.discard(prepared, Discard.OUTDATED)
+
+    async def _is_current(self, template: Session, container: Container) -> bool:
+        """Return whether a container is as it would be created now."""
+        if template.spec.shape != template.spec:
+            return False
+        digest = await self._runtime.engine.config_digest(container_spec(self._runtime, template))
+        return container.labels.get(LABEL_CONFIG) == digest
+
+    def _is_known(self, prepared_id: str, used: Collection[str]) -> bool:
+        """Return whether the agent has a container, or is about to remove it."""
+        return prepared_id in used or self._prepared.is_known(prepared_id)
+
+
+def _template_of(found: Container) -> Session | None:
+    """The template in a container's label; None if it is not valid."""
+    try:
+        template = decode_label(found.labels)
+        is_own = checked_id(found.labels[LABEL_PREPARED]) == template.internal_id
+    except (AgentError, ValueError):
+        return None
+    return template if is_own and template.is_template else None
+
+
+def _is_same_run(prepared: Prepared, found: Container | None) -> bool:
+    """Return whether a container still waits in the run in which it was prepared."""
+    return found is not None and found.waits and found.process == prepared.container.process

@@ -16,7 +16,7 @@
 enum {
 	LAST_SIGNAL = 64,
 	SIGNAL_SET_BYTES = 8,
-	SIGNAL_INFO_BYTES = 128, /* What a signalfd yields for a signal; its number comes first */
+	SIGNAL_INFO_BYTES = 128, /* What a signalfd yields for a signal */
 };
 
 /* A descriptor that is not open is -1. */
@@ -26,6 +26,9 @@ struct init {
 	int signals;
 	int outcome; /* Of the child: whether it executes the program */
 	long child;
+	bool waits_for_all;     /* It outlives its child until all processes have ended */
+	bool has_ended;         /* The child, with `status` */
+	uint32_t status;
 	bool is_begun;          /* The child was about to execute the program */
 	struct refusal refusal; /* It could not */
 	char **environment;
@@ -99,14 +102,26 @@ static void reset_signals(void)
 }
 
 /* Returns a signal that has arrived, or 0. */
-static int next_signal(const struct init *init)
+static int next_signal(struct init *init)
 {
+	/* The kernel's signalfd_siginfo. */
 	union {
-		uint32_t number;
+		struct {
+			uint32_t number;
+			int32_t error;
+			int32_t code;
+			uint32_t sender; /* 0 for a process outside of the container */
+		};
 		char bytes[SIGNAL_INFO_BYTES];
 	} info;
-	long size = CALL(SYS_read, init->signals, &info, sizeof(info));
-	return size == sizeof(info) ? (int)info.number : 0;
+	for (;;) {
+		long size = CALL(SYS_read, init->signals, &info, sizeof(info));
+		if (size != sizeof(info))
+			return 0;
+		if (!asks_to_wait((int)info.number, info.sender))
+			return (int)info.number;
+		init->waits_for_all = true;
+	}
 }
 
 static void read_outcome(struct init *init)
@@ -147,9 +162,14 @@ static void bury(struct init *init)
 {
 	int status;
 	long pid;
-	while ((pid = CALL(SYS_wait4, -1, &status, WNOHANG, NULL)) > 0)
-		if (pid == init->child)
-			end_with_child(init, (uint32_t)status);
+	while ((pid = CALL(SYS_wait4, -1, &status, WNOHANG, NULL)) > 0) {
+		if (pid != init->child || init->has_ended)
+			continue;
+		init->has_ended = true;
+		init->status = (uint32_t)status;
+	}
+	if (init->has_ended && (!init->waits_for_all || pid == -ECHILD))
+		end_with_child(init, init->status);
 }
 
 /* Waits until one of two descriptors is readable, or was closed at its other end. */
@@ -180,7 +200,7 @@ static void wait_for_handover(struct init *init)
 		int signal = next_signal(init);
 		if (signal == SIGCHLD)
 			bury(init);
-		else if (ends_wait(signal))
+		else if (signal && ends_wait(signal))
 			exit_with(128 + signal);
 	}
 }
@@ -277,6 +297,22 @@ static void begin_child(struct init *init, const struct header *header)
 	init->start = -1;
 }
 
+/* All signals that have arrived are read before ends are looked at: a request to wait for all
+ * processes came before the signal that has ended the child. */
+static void pass_signals_on(struct init *init)
+{
+	bool has_ended_children = false;
+	int signal;
+	while ((signal = next_signal(init))) {
+		if (signal == SIGCHLD)
+			has_ended_children = true;
+		else if (!init->has_ended)
+			CALL(SYS_kill, init->child, signal);
+	}
+	if (has_ended_children)
+		bury(init);
+}
+
 __attribute__((noreturn)) static void accompany_child(struct init *init)
 {
 	for (;;) {
@@ -287,11 +323,7 @@ __attribute__((noreturn)) static void accompany_child(struct init *init)
 		wait_for(polled);
 		if (polled[0].revents)
 			read_outcome(init);
-		int signal = polled[1].revents ? next_signal(init) : 0;
-		if (signal == SIGCHLD)
-			bury(init);
-		else if (signal)
-			CALL(SYS_kill, init->child, signal);
+		pass_signals_on(init);
 	}
 }
 

@@ -14,6 +14,10 @@ MAX_STRINGS = 16_384  # Arguments, and variables
 MAX_BYTES = 2 * 1024 * 1024
 """All strings of a hand-over, each with a NUL."""
 MAX_LINE = 64  # Bytes of a report, with its newline
+WAIT_FOR_ALL = 33
+"""Signal that makes a first process outlive its program until all processes have ended.
+
+C libraries keep it for their threads, so that no program is sent it or waits for it."""
 
 _MAGIC = b"TYSTART1"
 _COUNTS = struct.Struct("<IIII")  # Mode, arguments, variables, bytes of all strings

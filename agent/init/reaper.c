@@ -52,6 +52,11 @@ bool is_forwarded(int signal)
 	}
 }
 
+bool asks_to_wait(int signal, uint32_t sender)
+{
+	return signal == WAIT_FOR_ALL && sender == 0;
+}
+
 bool ends_wait(int signal)
 {
 	return is_forwarded(signal) && signal != SIGCONT && signal != SIGTSTP && signal != SIGURG;

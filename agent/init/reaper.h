@@ -41,6 +41,13 @@ struct refusal refuse(int error, bool exists, bool is_elf);
  * the first process, nor those about its own children and terminal. */
 bool is_forwarded(int signal);
 
+/* The signal by which an agent asks a first process to outlive its program, until all processes of
+ * the container have ended. C libraries keep it for their threads: programs cannot send it. */
+enum { WAIT_FOR_ALL = 33 };
+
+/* Whether a signal asks for that. `sender`: a process id, 0 for one outside of the container. */
+bool asks_to_wait(int signal, uint32_t sender);
+
 /* Whether a signal ends a first process that has no program yet. Any may be an image's STOPSIGNAL,
  * but those that stop and continue processes, and out-of-band data. */
 bool ends_wait(int signal);

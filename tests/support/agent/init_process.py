@@ -20,6 +20,11 @@ NEW_PIDS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Makes what follows process 1 of its own namespace, as in a container; needs root."""
 
 
+def children_of(pid: int) -> list[int]:
+    """The process ids of the children of a process with one thread, the oldest first."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 class FirstProcess:
     """A first process of a container, whatever it is; `options` are those of `Popen`."""
 
@@ -37,9 +42,8 @@ class FirstProcess:
     def pid(self) -> int:
         """Its process id, on this side of any namespace."""
         pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         is_before = Path(f"/proc/{pid}/comm").read_text() == "unshare\n"
-        return int(children[0]) if is_before else pid
+        return children_of(pid)[0] if is_before else pid
 
     @property
     def state(self) -> str:

@@ -43,6 +43,7 @@ from agent.docker.first_process import (
     first_process,
     hand_over,
     init_state,
+    members_of_program,
     reported_end,
     reports_of,
     until_begun,
@@ -61,6 +62,7 @@ from agent.domain.engine import (
 )
 from agent.domain.errors import AgentError, ContainerGoneError, EngineError
 from agent.domain.session import Port, Process
+from agent.domain.stopping import Member, signal_number
 from agent.init.channel import ReportReader
 from agent.kernel.processes import (
     cpu_seconds,
@@ -294,10 +296,20 @@ class DockerEngine(DockerStreams):
                         await self.signal_process(process, signals.SIGKILL.name)
                         await self.wait_end(process)
 
-    async def signal_process(self, process: Process, signal: str) -> None:
-        """Signal the process directly, for an engine that does not answer `kill`."""
+    async def processes(self, first: Process) -> Sequence[Member]:
+        """The live processes of a container's program, by the kernel."""
         try:
-            await send_signal(process, signals.Signals[signal], self._read_process)
+            return await self._status.run(members_of_program, first)
+        except (OSError, ValueError) as error:
+            raise EngineError("see the processes of a container", str(error)) from error
+
+    async def signal_process(self, process: Process, signal: str) -> None:
+        """Signal the process directly."""
+        number = signal_number(signal)
+        if number is None:
+            raise EngineError("kill", f"there is no signal {signal}")
+        try:
+            await send_signal(process, number, self._read_process)
         except PermissionError as error:
             raise EngineError("kill", "the agent lacks CAP_KILL") from error
 

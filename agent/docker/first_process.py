@@ -15,9 +15,10 @@ from agent.docker.errors import short
 from agent.domain.engine import InitState, ReportedEnd, Start
 from agent.domain.errors import AgentError, EngineError, HandOverFailedError, ImageCannotRunError
 from agent.domain.session import Process
+from agent.domain.stopping import Member
 from agent.init.channel import ReportReader, opened_reports, send
 from agent.init.messages import Cause, Ended, Executed, HandOverError, Refused, encode
-from agent.kernel.processes import live_process, name_of
+from agent.kernel.processes import live_process, members_of, name_of
 
 BEGIN_SECONDS = 10.0  # An init that takes longer to wait is broken
 SEND_SECONDS = 5.0  # A hand-over of 2 MiB takes 0.1 s on a busy host
@@ -53,6 +54,19 @@ def first_process(pid: int) -> tuple[Process | None, InitState]:
     process = live_process(pid)
     state = None if process is None else init_state(process)
     return (None, InitState.UNKNOWN) if state is None else (process, state)
+
+
+def members_of_program(first: Process) -> list[Member]:
+    """The live processes of a container but for our init, which counts while it has no program.
+
+    Raises OSError.
+    """
+    members = members_of(first)
+    state = init_state(first)
+    others = [member for member in members if member.process != first]
+    if state in {None, InitState.RUNNING} or (others and state in _STATES.values()):
+        return others
+    return members
 
 
 @contextlib.contextmanager

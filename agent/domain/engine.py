@@ -12,6 +12,7 @@ from typing import NamedTuple
 from typing import Protocol as Interface
 
 from agent.domain.session import Port, Process, Session
+from agent.domain.stopping import Member
 from tiltyard.contract import NetworkMode, PullProgress, Resources
 
 LABEL_AGENT = "io.tiltyard.agent"
@@ -320,7 +321,7 @@ class Engine(Interface):
         ...
 
     async def kill(self, container: str, signal: str) -> None:
-        """Send a signal, `SIGTERM` or `SIGKILL`; no-op if the container does not run."""
+        """Send a signal to the first process; no-op if the container does not run."""
         ...
 
     async def remove(self, container: str) -> None:
@@ -334,8 +335,20 @@ class Engine(Interface):
         """
         ...
 
+    async def processes(self, first: Process) -> Sequence[Member]:
+        """Return the live processes of a container's program, without asking the engine.
+
+        `first`: the container's first process. It counts while it is an init that waits, and if
+        the program has taken its place. Empty if it is gone.
+        """
+        ...
+
     async def signal_process(self, process: Process, signal: str) -> None:
-        """Send a signal to the process itself, a fallback for `kill`; no-op if it is gone."""
+        """Send a signal to a process, without asking the engine; no-op if it is gone.
+
+        `signal` is a name or a number, as in `agent.domain.stopping.signal_number`. Raises
+        EngineError if the agent is not allowed to.
+        """
         ...
 
     async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:

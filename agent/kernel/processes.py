@@ -5,17 +5,23 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from agent.domain.session import Process
+from agent.domain.stopping import Member
 
 _PROC = Path("/proc")
+_CGROUP = Path("/sys/fs/cgroup")
 _CONTAINER_ID = re.compile("[0-9a-f]{64}")
 _DEAD = frozenset("ZXx")
+_MEMBERS = "cgroup.procs"  # The file that lists the processes of a control group
+_LISTINGS = 10  # Most readings of a control group whose processes end meanwhile
+_MASKS = re.compile(r"(?m)^(SigPnd|ShdPnd|SigIgn|SigCgt):\s*([0-9a-f]+)$")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE_FIELD = 3
 _PARENT_FIELD = 4
+_THREADS_FIELD = 20
 _USER_FIELD = 14
 _SYSTEM_FIELD = 15
 _START_FIELD = 22
@@ -25,7 +31,7 @@ _START_FIELD = 22
 def live_process(pid: int) -> Process | None:
     """The process with this id; None if there is none or it is a zombie. Reads /proc."""
     _, fields = _status(pid)
-    if not fields or fields[_STATE_FIELD - 3] in _DEAD:
+    if not fields or _has_ended(fields):
         return None
     return Process(pid, int(fields[_START_FIELD - 3]))
 
@@ -33,7 +39,7 @@ def live_process(pid: int) -> Process | None:
 def name_of(process: Process) -> str | None:
     """The name (`comm`) of a process; None if it is gone or a zombie. Reads /proc."""
     name, fields = _status(process.pid)
-    if not _is(process, fields) or fields[_STATE_FIELD - 3] in _DEAD:
+    if not _is(process, fields) or _has_ended(fields):
         return None
     return name
 
@@ -62,6 +68,11 @@ def _status(pid: int) -> tuple[str, list[str]]:
     return before.partition("(")[2], fields.split()
 
 
+def _has_ended(fields: Sequence[str]) -> bool:
+    """True for a zombie, but not for a process whose first thread has ended before others."""
+    return fields[_STATE_FIELD - 3] in _DEAD and int(fields[_THREADS_FIELD - 3]) <= 1
+
+
 def _is(process: Process, fields: Sequence[str]) -> bool:
     """True unless the id has become that of another process, or of none."""
     return bool(fields) and int(fields[_START_FIELD - 3]) == process.start_ticks
@@ -84,6 +95,76 @@ def processes_of(container: str) -> list[Process]:
             if process and (is_shim or container in groups):
                 found.append(process)
     return found
+
+
+def members_of(first: Process, groups: Path = _CGROUP) -> list[Member]:
+    """The live processes of a container: its first one and the descendants of that. Reads /proc.
+
+    Others in its control group, which the engine executed there, are left out. `groups`: where
+    control groups are mounted. Raises OSError.
+    """
+    if live_process(first.pid) != first:
+        return []
+    for _ in range(_LISTINGS):
+        try:
+            folder = group_of((_PROC / str(first.pid) / "cgroup").read_text(), groups)
+        except ProcessLookupError:
+            return []
+        pids = [int(pid) for pid in (folder / _MEMBERS).read_text().split()]
+        members = [member for member in map(_member, pids) if member is not None]
+        if len(members) == len(pids):
+            break  # else a process that has ended may have left children, which are not listed
+    return _below(first, members)
+
+
+def _below(first: Process, members: Iterable[Member]) -> list[Member]:
+    """A process and its descendants, the oldest first; empty if it has ended."""
+    by_age = sorted(members, key=lambda member: member.process.start_ticks)
+    below = {member.process.pid for member in by_age if member.process == first}
+    has_grown = True
+    while has_grown:
+        more = {member.process.pid for member in by_age if member.parent in below} - below
+        below |= more
+        has_grown = bool(more)
+    return [member for member in by_age if member.process.pid in below]
+
+
+def group_of(groups: str, mounted: Path) -> Path:
+    """Find the folder of a control group by the text of /proc/<pid>/cgroup.
+
+    cgroup v1 has a line and a folder for each set of controllers, v2 one line without controllers,
+    on a machine that has both in the folder `unified`. Raises FileNotFoundError.
+    """
+    lines = groups.splitlines()
+    for line in sorted(lines, key=lambda text: text.endswith(":/")):  # the root group last
+        _, names, group = line.split(":", 2)
+        for name in names.split(","):
+            hierarchies = (name.removeprefix("name="),) if name else ("", "unified")
+            for hierarchy in hierarchies:
+                folder = mounted / hierarchy / group.lstrip("/")
+                if (folder / _MEMBERS).exists():
+                    return folder
+    raise FileNotFoundError(f"no control group of it is mounted at {mounted}")
+
+
+def _member(pid: int) -> Member | None:
+    """A live process; None if it has ended."""
+    name, fields = _status(pid)
+    if not fields or _has_ended(fields):
+        return None
+    try:
+        status = (_PROC / str(pid) / "status").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    masks = {name: int(mask, 16) for name, mask in _MASKS.findall(status)}
+    return Member(
+        process=Process(pid, int(fields[_START_FIELD - 3])),
+        parent=int(fields[_PARENT_FIELD - 3]),
+        name=name,
+        caught=masks.get("SigCgt", 0),
+        ignored=masks.get("SigIgn", 0),
+        pending=masks.get("SigPnd", 0) | masks.get("ShdPnd", 0),
+    )
 
 
 async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:

@@ -214,6 +214,27 @@ class TestEnd:
         assert (await ended(stage, container)).exit_code == 137
         await stage.engine.signal_process(container.process, "SIGKILL")
 
+    async def test_the_processes_of_a_program_are_seen_past_the_engine(self, stage: Stage) -> None:
+        container = await waiting(stage)
+        assert container.process is not None
+        [init] = await stage.engine.processes(container.process)
+        assert init.process == container.process
+        await hand_over(stage, container)
+        [program] = await stage.engine.processes(container.process)
+        assert program.process != container.process
+        assert program.parent == container.process.pid
+        await stage.engine.signal_process(program.process, "SIGTERM")
+        await stage.engine.wait_end(container.process)
+        assert await stage.engine.processes(container.process) == []
+        assert (await ended(stage, container)).exit_code == 143
+
+    async def test_program_in_the_place_of_its_init_is_seen(self, stage: Stage) -> None:
+        container = await waiting(stage)
+        assert container.process is not None
+        await hand_over(stage, container, in_place=True)
+        [program] = await stage.engine.processes(container.process)
+        assert program.process == container.process
+
     async def test_the_end_of_a_process_that_is_gone_has_come(self, stage: Stage) -> None:
         await stage.engine.wait_end(Process(pid=2**22 - 1, start_ticks=1))
         await stage.engine.wait_end(Process(pid=1, start_ticks=10**15))

@@ -22,7 +22,9 @@ from agent.domain.engine import (
     Start,
 )
 from agent.domain.session import Process
+from agent.domain.stopping import Member
 from tests.support.agent.tars import Entry, folder, tar_of
+from tests.support.fake_processes import FakeProcess
 from tiltyard.contract import NetworkMode
 
 _CHUNK = 64 * 1024
@@ -40,7 +42,11 @@ class EveryImage(set[str]):
 
 @dataclass(eq=False)
 class FakeContainer:
-    """A container of the fake engine. `starts`: what its init was handed over, run by run."""
+    """A container of the fake engine. `starts`: what its init was handed over, run by run.
+
+    `tree`: the live processes below its init, the program first. `waits_for_all`: its init
+    outlives the program, which has ended with `program_code`.
+    """
 
     spec: ContainerSpec
     id: str
@@ -64,6 +70,25 @@ class FakeContainer:
     written: int = 0
     relay_seconds: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    tree: list[FakeProcess] = field(default_factory=list)
+    waits_for_all: bool = False
+    program_code: int | None = None
+
+    @property
+    def members(self) -> list[Member]:
+        """The processes of the program, with a first process that is none of our inits at work."""
+        found = [each.member for each in self.tree]
+        if self.process is not None and self.init is not InitState.RUNNING:
+            found.append(Member(self.process, 0, "init"))
+        return found
+
+    def end_tree(self) -> None:
+        """End all processes below the init."""
+        for each in self.tree:
+            each.ended.set()
+        self.tree.clear()
+        self.waits_for_all = False
+        self.program_code = None
 
     @property
     def name(self) -> str:

@@ -6,7 +6,6 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from agent.domain.engine import (
     Start,
 )
 from agent.domain.session import Port, Process
-from tests.support.fake_calls import FakeCalls
 from tests.support.fake_clock import FakeClock
 from tests.support.fake_container import (
     FakeContainer,
@@ -34,6 +32,7 @@ from tests.support.fake_container import (
     packed,
     wait_status,
 )
+from tests.support.fake_processes import FakeProcesses
 from tiltyard.contract import NetworkMode, PullProgress
 from tiltyard.runtime.clock import Clock
 
@@ -43,7 +42,7 @@ IMAGE_BYTES = 10 * 2**20  # The size of each image in bytes
 GAME = "/game"  # The program of an image
 
 
-class FakeEngine(FakeCalls):
+class FakeEngine(FakeProcesses):
     """A container engine whose containers are entries in a table.
 
     Tests fill the sets `cannot_start` (images whose containers the engine cannot start),
@@ -67,7 +66,6 @@ class FakeEngine(FakeCalls):
         self.programs: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.executed = Counter[str]()
         """The number of programs executed in each container, by its id."""
-        self.ignores_sigterm: set[str] = set()
         self.survives_sigkill: set[str] = set()
         self.registry: set[str] = set()
         self._clock: Clock = clock or FakeClock()
@@ -80,7 +78,6 @@ class FakeEngine(FakeCalls):
         self._published: dict[tuple[str, int], str] = {}
         self._ends: dict[Process, asyncio.Future[ReportedEnd | None]] = {}
         self._watchers: dict[asyncio.Queue[str | None], str] = {}
-        self._numbers = itertools.count(1)
 
     # Observed by tests.
 
@@ -282,6 +279,8 @@ class FakeEngine(FakeCalls):
     def _execute(self, held: FakeContainer, *, in_place: bool = False) -> None:
         is_child = held.spec.init and not in_place
         held.init = InitState.RUNNING if is_child else InitState.UNKNOWN
+        if is_child:
+            self.add_process(held.id, "game")
         held.bound = self.binds_at_once
         self.executed[held.id] += 1
 
@@ -334,12 +333,8 @@ class FakeEngine(FakeCalls):
                 if held.status is not ContainerStatus.RUNNING and held.process is not None:
                     self._end_process(held)
 
-    async def signal_process(self, process: Process, signal: str) -> None:
-        for held in self.all:
-            if held.process == process:
-                self._signal(held, signal)
-
     async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
+        await self._end_below(process)
         end = self._ends.get(process)
         if end is None:
             return None
@@ -432,7 +427,9 @@ class FakeEngine(FakeCalls):
 
     def _signal(self, held: FakeContainer, signal: str) -> None:
         if signal not in {"SIGTERM", "SIGKILL"}:
-            return  # the program may ignore it
+            for program in held.tree[:1]:
+                program.got.append(signal)  # it may ignore it
+            return
         if held.process is None and held.status is ContainerStatus.RUNNING:
             if signal == "SIGKILL":
                 self.end(held.id, 0)  # it notices that the process was lost
@@ -451,6 +448,7 @@ class FakeEngine(FakeCalls):
         if exit_code is not None and held.init is InitState.RUNNING:
             reported = ReportedEnd(wait_status(exit_code), self._clock.time())
         self._ends.pop(held.process).set_result(reported)
+        held.end_tree()
         held.process = None
         held.init = InitState.UNKNOWN
 

@@ -1,0 +1,122 @@
+"""The processes below the inits of a fake engine's containers."""
+
+import asyncio
+import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from agent.domain.engine import InitState
+from agent.domain.session import Process
+from agent.domain.stopping import Member
+from agent.init.messages import WAIT_FOR_ALL
+from tests.support.fake_calls import FakeCalls
+
+if TYPE_CHECKING:
+    from tests.support.fake_container import FakeContainer
+
+ENDS_BY = frozenset({"SIGTERM", "SIGKILL"})
+
+
+@dataclass(eq=False)
+class FakeProcess:
+    """A process below the init of a container. `ends_by`: signals; `got`: those sent to it."""
+
+    member: Member
+    ends_by: frozenset[str] = ENDS_BY
+    got: list[str] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class FakeProcesses(FakeCalls):
+    """The part of a fake engine that the kernel plays: it needs no engine that answers.
+
+    `ignores_sigterm` has names or ids of containers whose program ignores SIGTERM.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ignores_sigterm: set[str] = set()
+        self._numbers = itertools.count(1)
+
+    @property
+    @abstractmethod
+    def all(self) -> "list[FakeContainer]": ...
+
+    @abstractmethod
+    def _find(self, container: str) -> "FakeContainer": ...
+
+    @abstractmethod
+    def end(
+        self, container: str, exit_code: int, *, oom: bool = False, reports: bool = True
+    ) -> None: ...
+
+    @abstractmethod
+    def _signal(self, held: "FakeContainer", signal: str) -> None: ...
+
+    # Controlled by tests.
+
+    def add_process(
+        self,
+        container: str,
+        name: str,
+        *,
+        parent: Process | None = None,
+        ends_by: frozenset[str] = ENDS_BY,
+    ) -> FakeProcess:
+        """Start a process below the init of a container; the first one is its program."""
+        held = self._find(container)
+        assert held.process is not None, f"{container} does not run"
+        number = next(self._numbers)
+        process = Process(pid=500_000 + number, start_ticks=number)
+        member = Member(process, (parent or held.process).pid, name)
+        held.tree.append(FakeProcess(member, ends_by))
+        return held.tree[-1]
+
+    def program_of(self, container: str) -> FakeProcess:
+        """The program that a container runs."""
+        return self._find(container).tree[0]
+
+    def end_process(self, container: str, ended: FakeProcess, exit_code: int) -> None:
+        """End one process below an init, and the container with its program.
+
+        Unless the init was asked to outlive the program until all have ended.
+        """
+        held = self._find(container)
+        if held.program_code is None and ended is held.tree[0]:
+            held.program_code = exit_code
+        held.tree.remove(ended)
+        ended.ended.set()
+        if held.program_code is not None and not (held.waits_for_all and held.tree):
+            self.end(held.id, held.program_code)
+
+    # Called by the agent.
+
+    async def processes(self, first: Process) -> Sequence[Member]:
+        return [member for held in self.all if held.process == first for member in held.members]
+
+    async def signal_process(self, process: Process, signal: str) -> None:
+        for held in self.all:
+            if held.process == process and signal == str(WAIT_FOR_ALL):
+                held.waits_for_all = held.init is InitState.RUNNING
+            elif held.process == process:
+                self._signal(held, signal)
+            for below in list(held.tree):
+                if below.member.process == process:
+                    self._signal_below(held, below, signal)
+
+    def _signal_below(self, held: "FakeContainer", sent_to: FakeProcess, signal: str) -> None:
+        sent_to.got.append(signal)
+        ignores = signal == "SIGTERM" and self.ignores_sigterm & {held.id, held.name}
+        if signal in sent_to.ends_by and not ignores:
+            self.end_process(held.id, sent_to, 128 + Signals[signal])
+
+    async def _end_below(self, process: Process) -> None:
+        """Wait until a process below an init has ended; no-op for any other."""
+        for held in self.all:
+            for below in held.tree:
+                if below.member.process == process:
+                    await below.ended.wait()
+                    return

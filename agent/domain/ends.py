@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from agent.domain.engine import Container, ContainerStatus, ReportedEnd
-from agent.domain.history import signal_of
+from agent.domain.history import signal_of, with_run
+from agent.domain.session import Session
+from tiltyard.contract import EndReason, FailedRun, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,64 @@ def _recorded(evidence: Evidence) -> Container | None:
     """The container, if the engine reports that it has ended."""
     engine = evidence.engine
     return engine if engine is not None and engine.status is ContainerStatus.ENDED else None
+
+
+def end_of(session: Session, evidence: Evidence, *, now: float) -> End:
+    """The end of the session's run."""
+    since = session.create_time if session.start_time is None else session.start_time
+    return end_of_run(evidence, since=since, now=now)
+
+
+def failed(session: Session, end: End, *, delay: float) -> Session:
+    """The session after a failed run, to restart after `delay` seconds."""
+    run = FailedRun(session.start_time, end.time, end.exit_code, end.oom_killed, delay)
+    return session.to(
+        State.RESTARTING,
+        at=end.time,
+        process=None,
+        exit_code=end.exit_code,
+        oom_killed=end.oom_killed,
+        restart_delay=delay,
+        failed_runs=with_run(session.failed_runs, run),
+    )
+
+
+def ended(session: Session, found: Evidence, *, now: float) -> Session:
+    """The ended session: dead, not exited, unless the engine confirms the end of its container."""
+    end = end_of(session, found, now=now)
+    is_known = found.engine is not None or found.reported is not None
+    return session.to(
+        State.EXITED if found.is_confirmed else State.DEAD,
+        at=end.time,
+        process=None,
+        end_time=end.time,
+        exit_code=end.exit_code if is_known else session.exit_code,
+        oom_killed=end.oom_killed if is_known else session.oom_killed,
+        end_reason=_reason(session, end, is_confirmed=found.is_confirmed),
+        detail=_detail(session, found.engine),
+    )
+
+
+def _detail(session: Session, container: Container | None) -> str:
+    if container is None:
+        detail = session.detail or "its container vanished"
+    elif container.is_running:
+        detail = "the engine lists it as running, but its process has ended"
+    else:
+        detail = container.error
+    if session.stop_reason is EndReason.DISK:
+        detail = detail or "it exceeded its disk limit"
+    if session.stop_reason is EndReason.LOG:
+        detail = detail or (
+            "it printed more than session_log_lines or session_log_bytes allow, or most of an"
+            " account beyond its share of host_log_lines or host_log_bytes"
+        )
+    return detail
+
+
+def _reason(session: Session, end: End, *, is_confirmed: bool) -> EndReason:
+    if session.stop_reason is not None:
+        return session.stop_reason
+    if not is_confirmed:
+        return EndReason.ENGINE_ERROR
+    return EndReason.OOM if end.oom_killed else EndReason.EXITED

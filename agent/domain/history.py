@@ -11,6 +11,8 @@ N = TypeVar("N", int, float)
 
 RUNS_KEPT = 100  # Failed runs in a record, at most 12 KB; `restart_count` is not limited
 
+MOST_KILLED = 20  # Names of killed processes in a record
+
 _SIGNALS = range(1, 65)
 _SIGNALLED = 128  # Added to a signal's number for its exit code, as in shells
 
@@ -38,6 +40,21 @@ class Usage:
             _most(self.peak_memory_bytes, other.peak_memory_bytes),
             _most(self.oom_kills, other.oom_kills),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """How the agent stopped a run.
+
+    `signal`: the name of the signal that it sent. `delivered`: whether a process received it; None
+    if only the engine was asked to send it. `forced`: SIGKILL was needed. `killed`: the names of
+    the processes that were left then, of MOST_KILLED at most.
+    """
+
+    signal: str
+    delivered: bool | None = None
+    forced: bool = False
+    killed: tuple[str, ...] = ()
 
 
 def with_run(runs: tuple[FailedRun, ...], run: FailedRun) -> tuple[FailedRun, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import Usage
+from agent.domain.history import StopResult, Usage
 from tiltyard.contract import EndReason, FailedRun, Moment, Protocol, SessionSpec, State
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
@@ -142,7 +142,8 @@ class Session:
     `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
     until it has a `claim`. `program` is what its containers execute, entry point and arguments:
     resolved once, empty if it was lost with the record. `prepared` is the id of the prepared
-    container that it has taken, empty if its container was created for it.
+    container that it has taken, empty if its container was created for it. `stop`: how its last
+    run was stopped.
     """
 
     internal_id: str
@@ -181,6 +182,7 @@ class Session:
     log_damaged: bool = False
     program: tuple[str, ...] = ()
     prepared: str = ""
+    stop: StopResult | None = None
 
     @property
     def holds_reservation(self) -> bool:

@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from signal import SIGKILL
 from typing import Self, TypeVar
 
-from agent.domain.ends import End, Evidence, end_of_run
+from agent.domain import stopping
+from agent.domain.ends import Evidence
 from agent.domain.engine import Container, ReportedEnd, name_of
 from agent.domain.errors import AgentError, ContainerGoneError, EngineUnavailableError
-from agent.domain.history import with_run
+from agent.domain.history import MOST_KILLED, StopResult
 from agent.domain.session import Process, Session
+from agent.domain.stopping import Member
+from agent.init.messages import WAIT_FOR_ALL
 from agent.sessions.runtime import Runtime
-from tiltyard.contract import EndReason, FailedRun, State
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -21,6 +24,7 @@ from tiltyard.runtime.tasks import first_completed
 log = get_logger(__name__)
 
 KILL_SECONDS = 10.0  # Wait after SIGKILL before a process counts as unkillable
+LOOK_SECONDS = 0.02  # Between two looks at processes while none is waited for
 CONFIRM_SECONDS = 30.0
 """How long the engine may report a container as running after its process is gone."""
 CONFIRM_STEP_SECONDS = 0.02
@@ -81,14 +85,108 @@ class Following:
         return SeenEnd(self._runtime.clock.time(), reported)
 
 
-async def end_process(runtime: Runtime, session: Session, process: Process) -> SeenEnd | None:
-    """Send SIGTERM, wait the grace period, send SIGKILL; None if the process survives."""
+async def end_process(
+    runtime: Runtime, session: Session, process: Process
+) -> tuple[SeenEnd | None, StopResult]:
+    """Ask the processes of a run to end; after the grace period, end them by SIGKILL.
+
+    Neither needs the engine. The end is None if the run's first process survives.
+    """
     async with Following(runtime, session, process) as following:
-        await send_signal(runtime, session, process, "SIGTERM")
-        if not await following.within(runtime.settings.stop_grace):
-            log.info("still running after the grace period", session=session.internal_id)
+        stop = _Stop(runtime, session, process)
+        grace = runtime.settings.stop_grace
+        name = f"stop-{session.internal_id}"
+        if not await first_completed(following.wait(), stop.run(grace), name):
+            await stop.force()
             await _kill(runtime, session, process, following)
-        return following.end
+        return following.end, stop.result
+
+
+class _Stop:
+    """Asks the processes of a run to end, in the waves of `agent.domain.stopping`."""
+
+    def __init__(self, runtime: Runtime, session: Session, first: Process) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._first = first
+        self._signalled: list[Process] = []
+        self.result = StopResult(stopping.DEFAULT_SIGNAL)
+
+    async def run(self, grace: float) -> None:
+        """Send the signal to each process that is due; returns after `grace` seconds."""
+        clock = self._runtime.clock
+        begin = clock.monotonic()
+        members = at_first = await self._members()
+        if self._first not in {member.process for member in members}:
+            await self._send(self._first, str(WAIT_FOR_ALL))
+        for is_late, limit in ((False, grace * stopping.LATE_SHARE), (True, grace)):
+            is_over = False
+            while not is_over:
+                wave = stopping.next_wave(
+                    members, at_first=at_first, signalled=self._signalled, is_late=is_late
+                )
+                await self._send_wave(wave)
+                left = max(0.0, begin + limit - clock.monotonic())
+                name = f"wave-{self._session.internal_id}"
+                is_over = not await first_completed(
+                    self._wave_ends(members), clock.sleep(left), name
+                )
+                members = await self._members()
+
+    async def force(self) -> None:
+        """Note the processes that are left, and whether the signal has reached any."""
+        left = await self._members()
+        number = stopping.signal_number(self.result.signal) or 0
+        asked = [member for member in left if member.process in self._signalled]
+        is_held_back = bool(asked) and all(member.waits_for(number) for member in asked)
+        log.info("still running after the grace period", session=self._session.internal_id)
+        self.result = replace(
+            self.result,
+            delivered=False if is_held_back else self.result.delivered,
+            forced=True,
+            killed=tuple(member.name for member in left[:MOST_KILLED]),
+        )
+
+    async def _send_wave(self, wave: Sequence[Process]) -> None:
+        """Send the signal to processes or, if the agent is not allowed to, through the engine."""
+        signal = self.result.signal
+        for process in wave:
+            self._signalled.append(process)
+            if await self._send(process, signal):
+                self.result = replace(self.result, delivered=True)
+        if wave and not self.result.delivered:
+            with contextlib.suppress(AgentError):
+                await self._runtime.engine.kill(name_of(self._session), signal)
+
+    async def _wave_ends(self, members: Sequence[Member]) -> None:
+        """Wait until all processes that were signalled have ended."""
+        runtime = self._runtime
+        live = {member.process for member in members}
+        waited = [process for process in self._signalled if process in live]
+        if not waited:
+            await runtime.clock.sleep(LOOK_SECONDS)
+        for process in waited:
+            wait = partial(runtime.engine.wait_end, process)
+            await _until_answered(runtime, wait, pid=process.pid)
+
+    async def _members(self) -> Sequence[Member]:
+        """The live processes of the program; its first one if they cannot be read."""
+        try:
+            return await self._runtime.engine.processes(self._first)
+        except AgentError as error:
+            log.warning(
+                "cannot see processes", session=self._session.internal_id, error=str(error)
+            )
+            return (Member(self._first, 0, ""),)
+
+    async def _send(self, process: Process, signal: str) -> bool:
+        try:
+            await self._runtime.engine.signal_process(process, signal)
+        except AgentError as error:
+            about = {"session": self._session.internal_id, "signal": signal}
+            log.warning("cannot send a signal", **about, process=process.pid, error=str(error))
+            return False
+        return True
 
 
 async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
@@ -103,7 +201,7 @@ async def _kill(
 ) -> None:
     sent = False
     while not sent:
-        sent = await send_signal(runtime, session, process, "SIGKILL")
+        sent = await send_signal(runtime, session, process, SIGKILL.name)
         if await following.within(KILL_SECONDS):
             return
 
@@ -168,80 +266,18 @@ async def _ended_container(runtime: Runtime, session: Session) -> tuple[Containe
         step = min(step * 2, 1.0)
 
 
-def end_of(session: Session, evidence: Evidence, *, now: float) -> End:
-    """The end of the session's run."""
-    since = session.create_time if session.start_time is None else session.start_time
-    return end_of_run(evidence, since=since, now=now)
-
-
-def failed(session: Session, end: End, *, delay: float) -> Session:
-    """The session after a failed run, to restart after `delay` seconds."""
-    run = FailedRun(session.start_time, end.time, end.exit_code, end.oom_killed, delay)
-    return session.to(
-        State.RESTARTING,
-        at=end.time,
-        process=None,
-        exit_code=end.exit_code,
-        oom_killed=end.oom_killed,
-        restart_delay=delay,
-        failed_runs=with_run(session.failed_runs, run),
-    )
-
-
-def ended(session: Session, found: Evidence, *, now: float) -> Session:
-    """The ended session: dead, not exited, unless the engine confirms the end of its container."""
-    end = end_of(session, found, now=now)
-    is_known = found.engine is not None or found.reported is not None
-    return session.to(
-        State.EXITED if found.is_confirmed else State.DEAD,
-        at=end.time,
-        process=None,
-        end_time=end.time,
-        exit_code=end.exit_code if is_known else session.exit_code,
-        oom_killed=end.oom_killed if is_known else session.oom_killed,
-        end_reason=_reason(session, end, is_confirmed=found.is_confirmed),
-        detail=_detail(session, found.engine),
-    )
-
-
-def _detail(session: Session, container: Container | None) -> str:
-    if container is None:
-        detail = session.detail or "its container vanished"
-    elif container.is_running:
-        detail = "the engine lists it as running, but its process has ended"
-    else:
-        detail = container.error
-    if session.stop_reason is EndReason.DISK:
-        detail = detail or "it exceeded its disk limit"
-    if session.stop_reason is EndReason.LOG:
-        detail = detail or (
-            "it printed more than session_log_lines or session_log_bytes allow, or most of an"
-            " account beyond its share of host_log_lines or host_log_bytes"
-        )
-    return detail
-
-
-def _reason(session: Session, end: End, *, is_confirmed: bool) -> EndReason:
-    if session.stop_reason is not None:
-        return session.stop_reason
-    if not is_confirmed:
-        return EndReason.ENGINE_ERROR
-    return EndReason.OOM if end.oom_killed else EndReason.EXITED
-
-
 async def send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:
-    """Send a signal through the engine or, if that fails, to the process; False if both fail."""
-    try:
-        await runtime.engine.kill(name_of(session), signal)
-    except AgentError as error:
-        log.warning(
-            "cannot send a signal", session=session.internal_id, signal=signal, error=str(error)
-        )
-    else:
-        return True
+    """Send a signal to a process or, if that fails, through the engine; False if both fail."""
+    about = {"session": session.internal_id, "signal": signal}
     try:
         await runtime.engine.signal_process(process, signal)
     except AgentError as error:
-        log.warning("cannot send a signal", process=process.pid, signal=signal, error=str(error))
+        log.warning("cannot send a signal", **about, process=process.pid, error=str(error))
+    else:
+        return True
+    try:
+        await runtime.engine.kill(name_of(session), signal)
+    except AgentError as error:
+        log.warning("cannot send a signal", **about, error=str(error))
         return False
     return True

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent.domain import restarts, runs
+from agent.domain import ends, restarts, runs
 from agent.domain.clock import HostClock
 from agent.domain.deadlines import deadline_by
 from agent.domain.ends import Evidence
@@ -134,9 +134,9 @@ class Lifecycle:
             self._life.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
             found = Evidence(engine=container, oom_kills=session.run_usage.oom_kills or 0)
-            end = ending.end_of(session, found, now=self._runtime.clock.time())
+            end = ends.end_of(session, found, now=self._runtime.clock.time())
             delay = restarts.FIRST_DELAY_SECONDS
-            await self._life.save(ending.failed(session, end, delay=delay))
+            await self._life.save(ends.failed(session, end, delay=delay))
 
     # -- from state to state -------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Lifecycle:
         session = life.session
         found = await ending.evidence(runtime, session, seen)
         container = found.engine
-        end = ending.end_of(session, found, now=runtime.clock.time())
+        end = ends.end_of(session, found, now=runtime.clock.time())
         if container is not None and container.process is not None:
             await self._adopt_run(container)
         elif (
@@ -200,7 +200,7 @@ class Lifecycle:
         ):
             ran_for = end.time - (session.start_time or 0)
             delay = restarts.next_delay(session.restart_delay, ran_for)
-            await life.save(ending.failed(session, end, delay=delay))
+            await life.save(ends.failed(session, end, delay=delay))
         else:
             await self._finish(found)
 
@@ -326,7 +326,9 @@ class Lifecycle:
         if process is None:
             await ending.end_forgotten(runtime, life.session)
         else:
-            seen = self._as_seen(process, await ending.end_process(runtime, life.session, process))
+            end, how = await ending.end_process(runtime, life.session, process)
+            life.note(stop=how)
+            seen = self._as_seen(process, end)
             if seen is None:
                 await self._record_unkillable()
                 return
@@ -370,7 +372,7 @@ class Lifecycle:
     async def _finish(self, found: Evidence) -> None:
         """Record the end, then release the reservation."""
         runtime = self._runtime
-        session = ending.ended(self._life.session, found, now=runtime.clock.time())
+        session = ends.ended(self._life.session, found, now=runtime.clock.time())
         session = session.with_changes(kept_since=deadline_by(runtime.clock, 0))
         await runtime.failpoint("end.confirmed")
         runtime.deadlines.clear(session.internal_id)

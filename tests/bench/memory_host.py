@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from agent.app.daemon import Daemon
+from agent.domain.session import Process
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
 from tests.support.agent.hosts import all_ports_free
@@ -40,12 +41,14 @@ class MemoryHost(AgentProcess):
 
 
 class _Engine(FakeEngine):
-    """Prints each signal with its time."""
+    """Prints each signal to a container with its time."""
 
-    async def kill(self, container: str, signal: str) -> None:
+    async def signal_process(self, process: Process, signal: str) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
-        sys.stdout.write(f"{_KILLED} {self._find(container).spec.internal_id} {at!r}\n")
-        await super().kill(container, signal)
+        for held in self.all:
+            if held.process == process:
+                sys.stdout.write(f"{_KILLED} {held.spec.internal_id} {at!r}\n")
+        await super().signal_process(process, signal)
 
 
 def main(config: str) -> None:

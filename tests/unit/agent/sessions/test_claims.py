@@ -45,8 +45,8 @@ def claiming(
 
 
 def signals(agent: Agent, session: Session) -> int:
-    """The number of signals to the session's container."""
-    return list(agent.engine.calls).count(("kill", session.container))
+    """The number of signals to the session's game."""
+    return len(agent.engine.program_of(session.container).got)
 
 
 async def test_claim_makes_a_session_of_the_claimant(agent: Agent) -> None:

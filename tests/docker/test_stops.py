@@ -1,0 +1,71 @@
+"""Stops of games behind start scripts, as published images have them, with a real shell."""
+
+import re
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.docker.stack import Stack
+from tests.support.agent.tars import Entry, folder
+from tests.support.harness import Registry
+from tests.support.pushed_image import push_image
+
+SHELL = "/bin/dash"
+READY = {"Prefer": "wait=ready"}
+SAVED = "SIGTERM: saving"
+
+
+def shell() -> list[Entry]:
+    """A shell with its libraries, for an image that has nothing else."""
+    listed = subprocess.run(["ldd", SHELL], check=True, capture_output=True, text=True).stdout
+    paths = {SHELL, *re.findall(r"(/\S+) \(0x", listed)}
+    folders = {str(parent)[1:] for path in paths for parent in Path(path).parents} - {""}
+    files = [
+        Entry(path[1:].encode(), content=Path(path).read_bytes(), mode=0o755) for path in paths
+    ]
+    return [*(folder(name.encode()) for name in sorted(folders)), *files]
+
+
+@pytest.fixture
+def scripted(stack: Stack, registry: Registry) -> Stack:
+    """An application `scripted` whose arguments are a script for a shell beside the game."""
+    config = {"Entrypoint": [SHELL, "-c"]}
+    push_image(registry.address, "scripted", entries=shell(), config=config)
+    stack.make_game("scripted", repository="scripted")
+    return stack
+
+
+def stopped(stack: Stack, script: str) -> dict[str, object]:
+    """The report of a session that was stopped, with the seconds that the stop took."""
+    answer = stack.try_to_start(READY, image="scripted", args=[script])
+    made = answer.expect(201).json()
+    begin = monotonic()
+    stack.end(made["id"])
+    return {**stack.report(made["id"]), "took": monotonic() - begin}
+
+
+def test_stop_reaches_the_game_behind_each_kind_of_start_script(scripted: Stack) -> None:
+    scripts = {
+        "exec /game": 0,
+        "/game; exit 4": 143,  # the shell ends by the signal, and the game saves
+        "/game & wait": 143,
+        "trap : TERM; /game; exit 5": 5,  # the shell waits for the game before its trap
+        "trap 'kill $!; wait; exit 6' TERM; /game & wait": 6,
+    }
+    with ThreadPoolExecutor() as callers:
+        reports = list(callers.map(lambda script: stopped(scripted, script), scripts))
+    for report, exit_code in zip(reports, scripts.values(), strict=True):
+        assert str(report["log"]).splitlines()[-1].endswith(SAVED)
+        assert report["exitCode"] == exit_code
+        assert report["end_reason"] == "stopped"
+
+
+def test_game_that_ends_by_itself_ends_its_container_at_once(scripted: Stack) -> None:
+    script = "/game & exec /game --exit-after 0.1 --exit-code 7"
+    made = scripted.start(image="scripted", args=[script])
+    report = scripted.report(made["id"])
+    assert report["exitCode"] == 7
+    assert SAVED not in report["log"]

@@ -33,6 +33,7 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.port_probe import PortProbe
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
+from agent.reconciliation.adoption import Adoption
 from agent.reconciliation.reconciler import Reconciler
 from agent.reconciliation.recovery import Recovery
 from agent.rpc import wire
@@ -40,6 +41,7 @@ from agent.rpc.renewal import HostIdentity
 from agent.rpc.service import AgentService
 from agent.rpc.tls_server import GRACE_SECONDS, TlsServer, new_server
 from agent.sessions.manager import SessionManager
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools
@@ -147,6 +149,10 @@ class Daemon:
             stack.push_async_callback(self._tls_ports.stop)  # it never waits
             runtime = await self._make_runtime()
             await self._tls_ports.look()
+            self.prepared = PreparedContainers(
+                runtime, self._reservations, has_image=lambda image: image in self.images.here
+            )
+            stack.push_async_callback(_bounded, "prepared containers", self.prepared.close)
             self.sessions = sessions = SessionManager(runtime, self._reservations)
             recovery = Recovery(runtime, self._reservations, sessions)
             await recovery.load()
@@ -161,6 +167,7 @@ class Daemon:
                 sessions,
                 recovery,
                 images=self.images,
+                prepared=Adoption(runtime, self.prepared),
                 learn=self._learn,
                 keep_init=partial(init_programs.keep, self._config.state_dir, self._init),
             )

@@ -26,6 +26,7 @@ LABEL_INIT = "io.tiltyard.init"
 """File name of the container's init, which must stay on the host as long as the container."""
 LABEL_CONFIG = "io.tiltyard.config"  # `Engine.config_digest` as of the creation; prepared only
 
+NAME_PREFIX = "tiltyard-"  # Of the name of a session's container; its internal id follows
 LOG_BYTES = 64 * 2**20
 """Retained output of a session. An engine drops no older bytes while it holds fewer."""
 LONGEST_PIECE_BYTES = 16 * 1024  # A longer line is split into pieces of this size
@@ -33,7 +34,7 @@ LONGEST_PIECE_BYTES = 16 * 1024  # A longer line is split into pieces of this si
 
 def container_name(internal_id: str) -> str:
     """The name of a session's container; unique, so that a repeated create fails."""
-    return f"tiltyard-{internal_id}"
+    return f"{NAME_PREFIX}{internal_id}"
 
 
 def prepared_name(prepared_id: str) -> str:

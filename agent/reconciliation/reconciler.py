@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 
-from agent.domain.engine import LABEL_INIT, LABEL_SESSION, Container, EngineInfo
+from agent.domain.engine import LABEL_INIT, Container, EngineInfo
 from agent.domain.errors import AgentError
+from agent.domain.owners import Owned, assign
 from agent.images.images import Images
 from agent.kernel.disks import Disks
+from agent.reconciliation.adoption import Adoption
 from agent.reconciliation.recovery import Recovery
 from agent.sessions import cleanup
 from agent.sessions.manager import SessionManager
@@ -43,6 +45,7 @@ class Reconciler:
         recovery: Recovery,
         *,
         images: Images,
+        prepared: Adoption,
         learn: Callable[[EngineInfo], None],
         keep_init: Callable[[Collection[str]], None],
     ) -> None:
@@ -52,6 +55,7 @@ class Reconciler:
         self._sessions = sessions
         self._recovery = recovery
         self._images = images
+        self._prepared = prepared
         self._learn = learn
         self._keep_init = keep_init
         self._rules = Rules(
@@ -117,7 +121,6 @@ class Reconciler:
         if not self.engine_available:
             self._learn(await self._runtime.engine.info())
         listed = await self._runtime.engine.list(self._runtime.agent_id)
-        containers = [found for found in listed if LABEL_SESSION in found.labels]
         self._set_available(available=True)
         image_error = None
         try:
@@ -125,39 +128,41 @@ class Reconciler:
         except AgentError as error:  # must not block adoption
             image_error = error
         if not self._sessions.reconciled:
-            await self._recovery.adopt(containers)
-        await self._recovery.retry(containers)
-        self._reap(containers)
-        self._end_leftovers(containers)
+            await self._recovery.adopt(listed)
+        owned, _ = assign(listed, self._sessions.each())
+        await self._recovery.retry(owned)
+        self._reap(owned)
+        self._end_leftovers(owned)
         await self._keep_programs(listed)
         await self._retain()
         if is_trusted(self._runtime.clock):
             await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
+        await self._adopt_prepared(listed)
         if image_error is not None:
             raise image_error
 
-    def _reap(self, containers: list[Container]) -> None:
+    async def _adopt_prepared(self, listed: list[Container]) -> None:
+        """Pass on the prepared containers that no session has."""
+        _, prepared = assign(listed, self._sessions.each())
+        used = {session.prepared for session in self._sessions.each()}
+        await self._prepared.adopt(prepared, used)
+
+    def _reap(self, owned: list[Owned]) -> None:
         """Remove orphaned containers after ORPHAN_GRACE_SECONDS."""
         now = self._runtime.clock.monotonic()
-        unknown = [
-            found
-            for found in containers
-            if self._sessions.find(found.labels[LABEL_SESSION]) is None
-        ]
-        self._orphans = {
-            found.container: self._orphans.get(found.container, now) for found in unknown
-        }
-        for found in unknown:
-            if not self._recovery.may_reap(found):
+        unknown = [each for each in owned if self._sessions.find(each.internal_id) is None]
+        ids = [each.container.container for each in unknown]
+        self._orphans = {orphan: self._orphans.get(orphan, now) for orphan in ids}
+        for internal_id, found in unknown:
+            if not self._recovery.may_reap(internal_id, found):
                 continue
             if now - self._orphans[found.container] >= ORPHAN_GRACE_SECONDS:
                 log.warning("removing an orphaned container", container=found.name)
                 self._do(found.container, self._runtime.engine.remove(found.container))
 
-    def _end_leftovers(self, containers: list[Container]) -> None:
+    def _end_leftovers(self, owned: list[Owned]) -> None:
         """Kill running containers of ended sessions; take back those that reappeared."""
-        for found in containers:
-            internal_id = found.labels[LABEL_SESSION]
+        for internal_id, found in owned:
             life = self._sessions.find(internal_id)
             if life is None or not life.started or life.session.holds_reservation:
                 continue

@@ -3,9 +3,10 @@
 import contextlib
 from dataclasses import replace
 
-from agent.domain.engine import LABEL_INIT, LABEL_SESSION, Container, ContainerStatus
+from agent.domain.engine import LABEL_INIT, Container, ContainerStatus
 from agent.domain.errors import AgentError, DiskFullError
-from agent.domain.session import Session
+from agent.domain.owners import Owned, assign
+from agent.domain.session import Session, Standby
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
@@ -44,10 +45,15 @@ class Recovery:
 
     async def adopt(self, containers: list[Container]) -> None:
         """Resume all loaded sessions, and those of started containers with a lost record."""
+        owned, prepared = assign(containers, self._sessions.each())
+        self._hold_ports(prepared)
         own = {life.session.container for life in self._sessions.lives}
         # If two containers have one session's label, as copies do: its own, else the running one.
-        own_last = sorted(containers, key=lambda each: (each.container in own, bool(each.process)))
-        by_session = {found.labels[LABEL_SESSION]: found for found in own_last}
+        own_last = sorted(
+            owned,
+            key=lambda each: (each.container.container in own, bool(each.container.process)),
+        )
+        by_session = dict(own_last)
         self._resume(by_session)
         for internal_id, found in by_session.items():
             if _has_run(found) and self._sessions.find(internal_id) is None:
@@ -63,23 +69,23 @@ class Recovery:
         self._sessions.reconciled = True
         self._runtime.feed.request_snapshot()
 
-    async def retry(self, containers: list[Container]) -> None:
+    async def retry(self, owned: list[Owned]) -> None:
         """Restore again what could not be restored for an unexpected error."""
         if not self._unrestored:
             return
-        by_session = {found.labels[LABEL_SESSION]: found for found in containers}
+        by_session = dict(owned)
         self._unrestored &= by_session.keys()
         for internal_id in sorted(self._unrestored):
             self._unrestored.discard(internal_id)
             await self._restore(internal_id, by_session[internal_id])
         self._resume(by_session)
 
-    def may_reap(self, found: Container) -> bool:
+    def may_reap(self, internal_id: str, found: Container) -> bool:
         """False for a running container with an unreadable label: that is left to the operator.
 
         Nor may be removed what could not be restored yet.
         """
-        if found.labels[LABEL_SESSION] in self._unrestored:
+        if internal_id in self._unrestored:
             return False
         try:
             decode_label(found.labels)
@@ -98,6 +104,13 @@ class Recovery:
             with contained("cannot resume a session: internal error", session=internal_id):
                 self._sessions.resume(life, by_session.get(internal_id))
 
+    def _hold_ports(self, prepared: list[Container]) -> None:
+        """Hold the ports of prepared containers, which their keeper has not looked at yet."""
+        for found in prepared:
+            with contextlib.suppress(ValueError):  # it is discarded
+                template = decode_label(found.labels)
+                self._reservations.ports.adopt(template.prepared, template.ports)
+
     async def _restore(self, internal_id: str, found: Container) -> None:
         with contained("cannot restore a session: internal error", session=internal_id):
             await self._rebuild(internal_id, found)
@@ -107,14 +120,13 @@ class Recovery:
     async def _rebuild(self, internal_id: str, found: Container) -> None:
         """Restore a session from its container's label; without a valid one it is an orphan."""
         try:
-            session = decode_label(found.labels)
+            session = _as_labelled(internal_id, found)
         except ValueError as error:
             log.warning("a label is invalid", container=found.name, error=str(error))
             return
         if session.internal_id != internal_id or internal_id in self._sessions.tombstones:
             return
         log.warning("rebuilt from the label of its container", session=internal_id)
-        session = _as_labelled(session, found)
         try:
             await self._runtime.records.create(session, self._reservations.drain.now)
             await self._runtime.records.flush(session.internal_id)
@@ -128,8 +140,16 @@ def _has_run(found: Container) -> bool:
     return found.status is not ContainerStatus.CREATED and not found.waits
 
 
-def _as_labelled(session: Session, found: Container) -> Session:
-    """A session from its label, which dates from the container's creation."""
+def _as_labelled(internal_id: str, found: Container) -> Session:
+    """A session from its label, which dates from the container's creation.
+
+    Of one that took a prepared container the label has the shape alone: the control plane repeats
+    the rest, as it does for a claimed standby. Raises ValueError if the label is invalid.
+    """
+    session = decode_label(found.labels)
+    if session.is_template:
+        standby = Standby(session.prepared, 0)
+        session = session.with_changes(internal_id=internal_id, standby=standby)
     if found.process is None or found.labels.get(LABEL_INIT):
         # It may have been stopped, and a stopped session must not restart; or its arguments and
         # environment, which its init would need again, were lost with the record.

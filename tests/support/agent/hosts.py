@@ -21,12 +21,14 @@ from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_ports import TlsPorts
+from agent.reconciliation.adoption import Adoption
 from agent.reconciliation.reconciler import Reconciler
 from agent.reconciliation.recovery import Recovery
 from agent.rpc.service import AgentService
 from agent.rpc.wire import timestamp_to_proto
 from agent.sessions.life import Life
 from agent.sessions.manager import SessionManager
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations, StartSlots
 from agent.sessions.runtime import Runtime
 from agent.sessions.warm_pools import WarmPools
@@ -144,8 +146,11 @@ class Agent:
             feed=feed,
         )
         self.ordered_shapes: list[Sequence[SessionSpec]] = []
-        self.sessions = SessionManager(self.runtime, self.reservations)
         self.images = Images(engine, feed, metrics=metrics, clock=clock)
+        self.prepared = PreparedContainers(
+            self.runtime, self.reservations, has_image=lambda image: image in self.images.here
+        )
+        self.sessions = SessionManager(self.runtime, self.reservations)
         self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
         self.warm_pools = WarmPools(self.runtime, self.reservations, self.sessions)
         self.reconciler = Reconciler(
@@ -154,6 +159,7 @@ class Agent:
             self.sessions,
             self.recovery,
             images=self.images,
+            prepared=Adoption(self.runtime, self.prepared),
             learn=lambda _info: None,
             keep_init=self.init_programs_in_use.append,
         )
@@ -284,8 +290,8 @@ async def an_agent(
     try:
         yield agent
     finally:
-        parts = (agent.reconciler, agent.warm_pools, agent.sessions, agent.images, agent.usage)
-        for part in parts:
+        parts = (agent.reconciler, agent.warm_pools, agent.sessions, agent.prepared)
+        for part in (*parts, agent.images, agent.usage):
             await part.close()
         await tls_ports.stop()
         await records.close()

@@ -153,7 +153,7 @@ class Daemon:
                 runtime, self._reservations, has_image=lambda image: image in self.images.here
             )
             stack.push_async_callback(_bounded, "prepared containers", self.prepared.close)
-            self.sessions = sessions = SessionManager(runtime, self._reservations)
+            self.sessions = sessions = SessionManager(runtime, self._reservations, self.prepared)
             recovery = Recovery(runtime, self._reservations, sessions)
             await recovery.load()
             stack.push_async_callback(_bounded, "sessions", sessions.close)

@@ -80,6 +80,12 @@ class PortPool:
         self._hold(internal_id, ports)
         return ports
 
+    def check_unused(self, ports: Sequence[Port]) -> None:
+        """Raise PortTakenError if another process uses one of these held ports."""
+        for protocol, number in _numbers(ports):
+            if not self._is_free(protocol, number):
+                raise PortTakenError(protocol.value, number)
+
     def release(self, internal_id: str) -> None:
         """Return a session's ports, if any, to the end of the queue."""
         for protocol, number in self._let_go(internal_id):

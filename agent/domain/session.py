@@ -204,6 +204,16 @@ class Session:
         """True for a standby not in doubt, which its host may stop."""
         return self.standby is not None and self.is_standby and not self.standby.in_doubt
 
+    def is_started_by(self, spec: SessionSpec) -> bool:
+        """Return whether this is the session that a call with `spec` starts.
+
+        Of a session that has taken a prepared container and lost its record, only its shape is
+        known.
+        """
+        if self.prepared and not self.program:
+            return spec.shape == self.spec.shape
+        return spec == self.spec
+
     @property
     def restarts(self) -> bool:
         """True if it restarts after a failure; a standby is replaced instead."""

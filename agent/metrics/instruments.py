@@ -35,9 +35,10 @@ _PULLS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
 class Start(enum.Enum):
-    """How a session starts: cold, by a claim of a standby, or as a standby."""
+    """How a session starts: cold, in a prepared container, by a claim, or as a standby."""
 
     COLD = "cold"
+    PREPARED = "prepared"
     WARM = "warm"
     STANDBY = "standby"
 
@@ -163,6 +164,8 @@ class Metrics:
             self._phases.labels(phase.value, Start.COLD.value)
             if phase is not Phase.QUEUE:  # standbys do not queue for a slot
                 self._phases.labels(phase.value, Start.STANDBY.value)
+        for phase in (Phase.EXECUTE, Phase.READY):
+            self._phases.labels(phase.value, Start.PREPARED.value)
         self._pulls.labels(OK)
         for why in Discard:
             self.prepared_discarded.labels(why.value)
@@ -247,7 +250,9 @@ class Metrics:
 
 def start_of(session: Session) -> Start:
     """Return how a session was started."""
-    return Start.COLD if session.standby is None else Start.STANDBY
+    if session.standby is not None:
+        return Start.STANDBY
+    return Start.PREPARED if session.prepared else Start.COLD
 
 
 @contextlib.contextmanager

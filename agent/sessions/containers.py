@@ -3,17 +3,21 @@
 What follows then is the same for all, see `starting`.
 """
 
+import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent.domain.engine import (
     Container,
     ContainerSpec,
     ContainerStatus,
     InitState,
+    container_name,
     name_of,
 )
 from agent.domain.errors import (
+    AgentError,
     ContainerExistsError,
     ContainerGoneError,
     EngineTimeoutError,
@@ -26,6 +30,7 @@ from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import encode_label
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.tasks import contained
 
 log = get_logger(__name__)
 
@@ -151,6 +156,33 @@ async def _start_container(runtime: Runtime, session: Session) -> Container:
             await runtime.clock.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
             wait *= 2
     return await runtime.engine.start(name, channel)
+
+
+@contextlib.asynccontextmanager
+async def renaming(runtime: Runtime, session: Session) -> AsyncIterator[None]:
+    """Give a prepared container the name of its session, best effort, beside the `with` body.
+
+    The name says whose it is if the record is lost.
+    """
+    if not session.prepared or session.state.ended:
+        yield
+        return
+    name = f"rename-{session.internal_id}"
+    task = asyncio.create_task(_rename(runtime, session), name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _rename(runtime: Runtime, session: Session) -> None:
+    name = container_name(session.internal_id)
+    with contained("cannot rename a container: internal error"):
+        try:
+            await runtime.engine.rename(name_of(session), name)
+        except AgentError as error:
+            log.warning("cannot rename a container", container=name, error=str(error))
 
 
 def container_spec(runtime: Runtime, session: Session) -> ContainerSpec:

@@ -30,9 +30,13 @@ from agent.domain.errors import (
     PortTakenError,
     SessionStoppedError,
 )
+from agent.domain.preparation import Discard
+from agent.domain.prepared import Prepared
 from agent.domain.session import Drain, Process, Session
+from agent.metrics.instruments import start_of
 from agent.sessions import claims, cleanup, containers, ending, readiness, starting
 from agent.sessions.life import Life
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State
@@ -51,8 +55,15 @@ log = get_logger(__name__)
 class Lifecycle:
     """Drives one session: `run_new` or `run_adopted` is its task."""
 
-    def __init__(self, runtime: Runtime, reservations: Reservations, life: Life) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        reservations: Reservations,
+        life: Life,
+        prepared_containers: PreparedContainers,
+    ) -> None:
         self._runtime = runtime
+        self._prepared_containers = prepared_containers
         self._reservations = reservations
         self._life = life
         self._refusals = 0  # Consecutive restarts that the engine has refused
@@ -61,9 +72,12 @@ class Lifecycle:
         self._recorded_only: Process | None = None
         """A process that only the record names: it may have ended before this agent began."""
 
-    async def run_new(self) -> None:
-        """Start the session and drive it until its log is sealed; undo a failed start."""
-        await self._run_each(self._start, self._drive)
+    async def run_new(self, prepared: Prepared | None) -> None:
+        """Start the session and drive it until its log is sealed; undo a failed start.
+
+        `prepared`: the container that the session has taken.
+        """
+        await self._run_each(partial(self._start, prepared), self._drive)
 
     async def run_adopted(self, container: Container | None) -> None:
         """Continue a session from an earlier run of the agent; `container` as it is now."""
@@ -84,13 +98,14 @@ class Lifecycle:
                     life.finish_start(AgentError())  # its callers must not wait until it works
                 await self._runtime.clock.sleep(RETRY_LONGEST_SECONDS)
 
-    async def _start(self) -> None:
+    async def _start(self, prepared: Prepared | None) -> None:
         """Start the session, unless an earlier try has started it."""
         life = self._life
-        held = self._reservations
+        metrics = self._runtime.metrics
         if not life.started:
             try:
-                session = await starting.start(self._runtime, held, life.session, self._step)
+                with metrics.starting(start_of(life.session), self._runtime.clock):
+                    session = await self._started(prepared)
             except AgentError as error:
                 await self._undo(error)
                 return
@@ -99,9 +114,39 @@ class Lifecycle:
                 await self._undo(AgentError())
                 return
             life.apply(session)
-        if held.drain.now != Drain():  # may have changed since session.json was written
+        if self._reservations.drain.now != Drain():  # may differ from that in session.json
             await life.publish()
         life.finish_start()
+
+    async def _started(self, prepared: Prepared | None) -> Session:
+        """Start in the container that the session has taken, or in one of its own."""
+        runtime = self._runtime
+        life = self._life
+        held = self._reservations
+        if prepared is not None:
+            taken = prepared.container
+            try:
+                return await starting.start_prepared(
+                    runtime, held, life.session, taken, step=self._step
+                )
+            except starting.UNUSABLE as error:
+                log.warning("starting without the prepared container", error=str(error))
+                await self._leave(prepared)
+        return await starting.start(runtime, held, life.session, self._step)
+
+    async def _leave(self, prepared: Prepared) -> None:
+        """Remove the container that the session has taken, and take other ports.
+
+        Only once the container is gone may another one execute the program, or have its ports.
+        """
+        life = self._life
+        name = name_of(life.session)
+        await self._runtime.engine.end_forgotten(name)
+        await self._runtime.engine.remove(name)
+        self._runtime.deadlines.clear(life.session.internal_id)
+        life.note(prepared="", container="")
+        self._prepared_containers.discard(prepared, Discard.UNUSABLE)
+        life.note(ports=self._reservations.swap_ports(life.session).ports)
 
     async def _adopt(self, container: Container | None) -> None:
         life = self._life
@@ -143,8 +188,9 @@ class Lifecycle:
     async def _drive(self) -> None:
         """Drive the session until it has ended and is sealed."""
         life = self._life
-        while not life.session.state.ended:
-            await self._handle_state()
+        async with containers.renaming(self._runtime, life.session):
+            while not life.session.state.ended:
+                await self._handle_state()
         if life.session.process is not None:
             await self._await_unkillable(life.session.process)
         if not (life.session.log_sealed or life.session.container_removed):

@@ -11,18 +11,22 @@ from agent.domain.engine import Container
 from agent.domain.errors import (
     AgentError,
     CannotKillError,
+    NoFreePortError,
     NotReconciledError,
+    PortTakenError,
     SessionNotFoundError,
     SessionStoppedError,
     SpecConflictError,
 )
 from agent.domain.pools import WarmPool
-from agent.domain.session import Session, Standby, checked_id
+from agent.domain.prepared import Prepared
+from agent.domain.session import Session, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.drains import Drains
 from agent.sessions.life import Life
 from agent.sessions.lifecycle import Lifecycle
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.drain import DRAIN
@@ -43,9 +47,12 @@ CLOSE_SECONDS = 5.0  # Shutdown timeout of the session tasks; their containers k
 class SessionManager:
     """Starts, stops and finds the sessions of a host; callers only wait for a session's task."""
 
-    def __init__(self, runtime: Runtime, reservations: Reservations) -> None:
+    def __init__(
+        self, runtime: Runtime, reservations: Reservations, prepared: PreparedContainers
+    ) -> None:
         self._runtime = runtime
         self._reservations = reservations
+        self._prepared = prepared
         self._lives: dict[str, Life] = {}
         self._starting: list[Life] = []  # Those that were starting when the newest one was added
         self._tasks = TaskOwner[None]()
@@ -59,15 +66,8 @@ class SessionManager:
 
     async def start(self, internal_id: str, spec: SessionSpec) -> Session:
         """Start a session, or join the start of this id, and return it once it runs."""
-        life = self._find(internal_id)
-        if life is None:
-            with self._runtime.metrics.refusals(Start.COLD):
-                if not self.reconciled:
-                    raise NotReconciledError
-                if internal_id in self.tombstones:
-                    raise SessionStoppedError(internal_id)
-                life = self._begin(internal_id, spec)
-        elif life.session.spec != spec:
+        life = self._find(internal_id) or await self._begin_new(internal_id, spec)
+        if not life.session.is_started_by(spec):
             raise SpecConflictError(internal_id)
         await life.wait_started()
         return life.session
@@ -76,7 +76,10 @@ class SessionManager:
         """Begin the start of a standby; the caller takes its start slot."""
         internal_id = str(uuid.uuid4())
         with self._runtime.metrics.refusals(Start.STANDBY):
-            return self._begin(internal_id, pool.spec_for(internal_id), pool.standby)
+            spec = pool.spec_for(internal_id)
+            return self._begin(
+                Session(internal_id, spec, self._runtime.clock.time(), standby=pool.standby)
+            )
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Stop a session and return it once it has ended; `discard` also removes all of it.
@@ -155,8 +158,7 @@ class SessionManager:
     def resume(self, life: Life, container: Container | None) -> None:
         """Begin the task of a remembered session unless it has one; `container` as it is now."""
         if self._tasks.get(life.session.internal_id) is None:
-            lifecycle = Lifecycle(self._runtime, self._reservations, life)
-            self._own(life, partial(lifecycle.run_adopted, container))
+            self._own(life, partial(self._lifecycle(life).run_adopted, container))
 
     def find(self, internal_id: str) -> Life | None:
         """A session by id, or None; includes failed starts that are being undone."""
@@ -226,15 +228,43 @@ class SessionManager:
     def _still_starting(self) -> Iterator[Life]:
         return (life for life in self._starting if life.is_starting)
 
-    def _begin(self, internal_id: str, spec: SessionSpec, standby: Standby | None = None) -> Life:
-        starting.check_spec(self._runtime.settings, spec)
-        now = self._runtime.clock.time()
-        session = self._reservations.take(Session(internal_id, spec, now, standby=standby))
+    async def _begin_new(self, internal_id: str, spec: SessionSpec) -> Life:
+        """Begin a start; prepared containers give back the ports that it lacks."""
+        with self._runtime.metrics.refusals(Start.COLD):
+            try:
+                return self._begin_session(internal_id, spec)
+            except (NoFreePortError, PortTakenError):
+                if not await self._prepared.make_room(spec.ports):
+                    raise
+            return self._find(internal_id) or self._begin_session(internal_id, spec)
+
+    def _begin_session(self, internal_id: str, spec: SessionSpec) -> Life:
+        """Begin a start, in a prepared container if one of its shape waits."""
+        if not self.reconciled:
+            raise NotReconciledError
+        if internal_id in self.tombstones:
+            raise SessionStoppedError(internal_id)
+        prepared = self._prepared.take(spec)
+        try:
+            life = self._begin(Session(internal_id, spec, self._runtime.clock.time()), prepared)
+        except Exception:
+            if prepared is not None:
+                self._prepared.put_back(prepared)
+            raise
+        self._prepared.follow(life, prepared)
+        return life
+
+    def _begin(self, session: Session, prepared: Prepared | None = None) -> Life:
+        starting.check_spec(self._runtime.settings, session.spec)
+        session = self._reservations.take(session, prepared)
         life = Life(self._runtime, self._reservations, session)
         self._add(life)
-        self._own(life, Lifecycle(self._runtime, self._reservations, life).run_new)
+        self._own(life, partial(self._lifecycle(life).run_new, prepared))
         self._runtime.feed.host_changed(can_wait=True)  # a hint, since only this host admits
         return life
+
+    def _lifecycle(self, life: Life) -> Lifecycle:
+        return Lifecycle(self._runtime, self._reservations, life, self._prepared)
 
     def _own(self, life: Life, run: Callable[[], Coroutine[None, None, None]]) -> None:
         internal_id = life.session.internal_id

@@ -7,6 +7,7 @@ from agent.changes.feed import Feed
 from agent.domain.capacity import Capacity
 from agent.domain.errors import DrainingError, StartQueueFullError
 from agent.domain.ports import PortPool
+from agent.domain.prepared import Prepared
 from agent.domain.session import Session
 from agent.kernel.disks import Disks
 from agent.network.tls_ports import TlsPorts
@@ -56,9 +57,10 @@ class Reservations:
     policy: Policy
     feed: Feed
 
-    def take(self, session: Session) -> Session:
+    def take(self, session: Session, prepared: Prepared | None = None) -> Session:
         """Reserve all that a new session needs, or nothing, without yielding to the event loop.
 
+        With `prepared` the session takes this container, and its ports.
         Raises the admission errors of StartSession in agent.proto.
         """
         spec = session.spec
@@ -69,7 +71,10 @@ class Reservations:
         self.tls_ports.check(spec)
         gpu_ids = self.capacity.reserve(session.internal_id, spec.reservation)
         try:
-            session = self._with_ports(session)
+            if prepared is None:
+                session = self._with_ports(session)
+            else:
+                session = self._with_container(session, prepared)
         except Exception:
             self.capacity.release(session.internal_id)
             raise
@@ -80,6 +85,17 @@ class Reservations:
         self.ports.adopt(session.internal_id, session.ports)
         self.tls_ports.adopt(session)
         self.capacity.adopt(session.internal_id, session.spec.reservation, session.gpu_ids)
+
+    def open_ports(self, session: Session) -> None:
+        """Open the ports of a session whose container was made before it.
+
+        Raises:
+            PortTakenError: Another process has begun to use a port that no engine keeps for it.
+            NoCertificateError: It has TLS ports, and there is no certificate.
+        """
+        if session.spec.in_host:
+            self.ports.check_unused(session.ports)
+        self.tls_ports.open(session)
 
     def swap_ports(self, session: Session) -> Session:
         """Exchange a session's ports for others; NoFreePortError when there are none."""
@@ -92,6 +108,13 @@ class Reservations:
         self.tls_ports.close(internal_id)
         self.ports.release(internal_id)
         self.feed.host_changed()
+
+    def _with_container(self, session: Session, prepared: Prepared) -> Session:
+        return session.with_changes(
+            prepared=prepared.prepared_id,
+            container=prepared.container.container,
+            ports=self.ports.transfer(prepared.prepared_id, session.internal_id),
+        )
 
     def _with_ports(self, session: Session) -> Session:
         spec = session.spec

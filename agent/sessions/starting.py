@@ -4,7 +4,8 @@
     → recorded as running, session.json published, lifetime armed → program handed over → executed
 
 A restart has the same steps from "started" on, and so has a container that waits because somebody
-else has started it: what follows does not depend on how the container came to wait.
+else has started it: what follows does not depend on how the container came to wait. A session that
+takes a prepared container begins there, too; its first record is the one of the running session.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from agent.domain.environment import (
     injected_environment,
     longest_injected,
 )
-from agent.domain.errors import HandOverFailedError
+from agent.domain.errors import HandOverFailedError, PortTakenError
 from agent.domain.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions import containers
@@ -31,6 +32,8 @@ from agent.settings.model import AgentConfig
 from tiltyard.contract import SessionSpec
 
 START_WAIT_SECONDS = 2.0  # Longest wait for a start slot
+UNUSABLE = (HandOverFailedError, PortTakenError)
+"""Errors of a start that concern the prepared container which it has taken."""
 
 Step = Callable[[str], Awaitable[None]]  # Called between the steps; raises to abort the start
 
@@ -73,6 +76,35 @@ async def start(
         return session
 
 
+async def start_prepared(
+    runtime: Runtime,
+    reservations: Reservations,
+    session: Session,
+    container: Container,
+    *,
+    step: Step,
+) -> Session:
+    """Start a session in the prepared container that it has taken, without asking the engine.
+
+    The container has waited for a while: see UNUSABLE for the errors after which the session may
+    start without it. After those, too, it may have executed the program.
+    """
+    await step("start.reserved")
+    program = await runtime.engine.program(session.spec.image, session.spec.args)
+    reservations.open_ports(session)
+    await step("start.waiting")
+    with runtime.metrics.phase(Phase.EXECUTE, start_of(session), runtime.clock):
+        session = runs.running(runtime.clock, _with_environment(runtime, session), container)
+        session = session.with_changes(program=program)
+        await runtime.records.create_durably(session, reservations.drain.now)
+        if session.deadline is not None:
+            runtime.deadlines.arm(session.internal_id, session.deadline)
+        await step("start.saved")
+        await hand_over(runtime, session, container)
+    await step("start.handed")
+    return session
+
+
 async def hand_over(runtime: Runtime, session: Session, container: Container) -> None:
     """Hand a waiting container its program; returns once it is executed, or after a second.
 
@@ -91,17 +123,14 @@ async def hand_over(runtime: Runtime, session: Session, container: Container) ->
 
 @contextlib.asynccontextmanager
 async def _slot(runtime: Runtime, slots: StartSlots, session: Session) -> AsyncIterator[None]:
-    start = start_of(session)
-    metrics = runtime.metrics
     account = session.spec.identity.account
-    with metrics.starting(start, runtime.clock):
-        if session.standby is None:  # the pool has taken a standby's slot already
-            with metrics.phase(Phase.QUEUE, start, runtime.clock):
-                await slots.acquire(account, within=START_WAIT_SECONDS)
-        try:
-            yield
-        finally:
-            slots.release(account)
+    if session.standby is None:  # the pool has taken a standby's slot already
+        with runtime.metrics.phase(Phase.QUEUE, start_of(session), runtime.clock):
+            await slots.acquire(account, within=START_WAIT_SECONDS)
+    try:
+        yield
+    finally:
+        slots.release(account)
 
 
 def _with_environment(runtime: Runtime, session: Session) -> Session:

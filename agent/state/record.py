@@ -166,6 +166,10 @@ class Records:
         """Create a session's directory and first record, durable after `flush`."""
         await self.run(self._create, session, drain)
 
+    async def create_durably(self, session: Session, drain: Drain) -> None:
+        """Create a session's directory and first record, durable at once."""
+        await self.run(self._create_durably, session, drain)
+
     async def prepare(self, template: Session) -> None:
         """Create the folders of a prepared container, which a power cut may take away."""
         await self.run(self._make_public, template)
@@ -296,6 +300,10 @@ class Records:
             public = self._make_public(session)
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
             write(directory / "record.json", SESSIONS.dump_json(session), 0o600, durable=False)
+
+    def _create_durably(self, session: Session, drain: Drain) -> None:
+        self._create(session, drain)
+        self._flush(self.directory(session.internal_id))
 
     def _make_public(self, session: Session) -> Path:
         """Create what is missing of the folder that a container sees, and of its channel."""

@@ -12,7 +12,8 @@ from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Host
 from tests.support.agent.keeping import kept_prepared
 from tests.support.fake_clock import until_idle
-from tiltyard.contract import shape_key
+from tests.support.fakes import FakeEngine
+from tiltyard.contract import EndReason, State, shape_key
 
 ACME = a_shape()
 OTHER = a_shape("other")
@@ -51,14 +52,30 @@ async def test_error_while_a_prepared_container_is_removed(
         assert agent.nothing_is_held()
 
 
+async def test_error_while_a_container_is_renamed(
+    host: Host, fails: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with host(prepared=8) as agent, kept_prepared(agent) as keeper:
+        keeper.set_shapes([ACME])
+        await until_idle()
+        [acme] = keeper.stock
+        failed = fails(FakeEngine, "rename", acme.container.container)
+        session = await started(agent)
+        assert session.container == acme.container.container
+        await agent.ready(session.internal_id)
+        assert failed == ["rename"]
+        assert SCRIPTED in caplog.text
+        ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert ended.state is State.EXITED
+
+
 async def test_error_after_a_start(
     host: Host, fails: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with host(prepared=8) as agent, kept_prepared(agent) as keeper:
         failed = fails(Demands, "note_missed", "account='acme'")
         for _ in range(2):
-            session = await started(agent)
-            keeper.follow(agent.sessions.life(session.internal_id), None)
+            await started(agent)
             await agent.clock.advance(1.0)
         assert failed == ["note_missed"]
         assert SCRIPTED in caplog.text

@@ -111,6 +111,7 @@ PLACES = {
     "agent/network/tls_relay.py relay": AWAITED,
     "agent/rpc/claim_stream.py results": AWAITED,
     "agent/rpc/claim_stream.py _read": "test_error_of_one_claim_of_a_stream",
+    "agent/sessions/containers.py renaming": "test_error_while_a_container_is_renamed",
     "agent/sessions/ending.py __init__": AWAITED,
     "agent/sessions/drains.py order": AWAITED,
     "agent/sessions/manager.py _own": "test_error_in_the_task_of_a_session",

@@ -150,7 +150,7 @@ class Agent:
         self.prepared = PreparedContainers(
             self.runtime, self.reservations, has_image=lambda image: image in self.images.here
         )
-        self.sessions = SessionManager(self.runtime, self.reservations)
+        self.sessions = SessionManager(self.runtime, self.reservations, self.prepared)
         self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
         self.warm_pools = WarmPools(self.runtime, self.reservations, self.sessions)
         self.reconciler = Reconciler(

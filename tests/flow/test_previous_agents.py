@@ -78,4 +78,4 @@ async def test_previous_agent_neither_reads_nor_sends_newer_fields(tmp_path: Pat
         assert held.starts[-1].program[1:] == ()
         assert (await whole.call("DELETE", "/session/duel")).status == 204
         assert_error(await whole.call("GET", "/session/duel/report"), 503)
-        assert whole.behind.proxy.unknown == {"GetReport"}  # type: ignore[attr-defined]  # of Previous
+        assert whole.behind.proxy.unknown == {"GetReport", "SetShapes"}  # type: ignore[attr-defined]  # of Previous

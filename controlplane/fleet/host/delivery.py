@@ -22,7 +22,7 @@ log = get_logger(__name__)
 FIRST_RETRY = 0.1  # Seconds before the first retry of a failed call
 MAX_BACK_OFF = 2.0  # Maximum seconds between retries, hence after the return of a host
 
-AT_ONCE = {"stop": 64, "claim": 16, "pool": 4, "drain": 1}
+AT_ONCE = {"stop": 64, "claim": 16, "pool": 4, "drain": 1, "shapes": 1}
 """Concurrent calls of each kind to one host. A stop waits for the end of its session; a pool order
 is a write to the host's disk."""
 

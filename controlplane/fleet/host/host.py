@@ -13,6 +13,7 @@ from controlplane.fleet.host.downtime import Downtime
 from controlplane.fleet.host.image_room import ImageRoom
 from controlplane.fleet.host.images import Images
 from controlplane.fleet.host.orders import ClaimReplay, DrainOrders, PoolOrders, Stops
+from controlplane.fleet.host.shapes import ShapeOrders
 from controlplane.fleet.host.standbys import Standbys
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.host.watch import Watch
@@ -59,9 +60,11 @@ class Host(HostState):
         self.stops = Stops(self, store, reports, self._deliveries, clock=clock, reach=shared.reach)
         self.drain_orders = DrainOrders(self, store, self._deliveries, clock)
         self.pool_orders = PoolOrders(self, self._deliveries, clock)
+        self.shape_orders = ShapeOrders(self, self._deliveries)
         self.images = Images(
             self,
             ImageRoom(self),
+            self.shape_orders,
             store,
             login_for=shared.login_for,
             is_responsive=partial(shared.is_responsive, row.name),
@@ -84,7 +87,11 @@ class Host(HostState):
             reach=shared.reach,
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self.listeners += (self.images.on_change, partial(changed, self))
+        self.listeners += (
+            self.images.on_change,
+            self.shape_orders.on_change,
+            partial(changed, self),
+        )
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follow the host until `stop`; an unexpected error ends neither the group nor that."""

@@ -1,7 +1,8 @@
 """The images of one host: pulls missing ones, removes those no longer wanted.
 
-They are compared when the host reports other images, when a tag is enabled, and periodically. Only
-images that once belonged to a tag are removed, and only if nothing on the host uses them.
+They are compared when the host reports other images, when a tag is enabled, and periodically. The
+same read has the shapes of its prepared containers. Only images that once belonged to a tag are
+removed, and only if nothing on the host uses them.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from random import Random
 from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from controlplane.fleet.host.image_room import ImageRoom
+from controlplane.fleet.host.shapes import ShapeOrders
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.tags import HostImages, images_of
+from controlplane.storage.tables.host_orders import orders_of
+from controlplane.storage.tables.tags import HostImages
 from tiltyard.contract import ErrorReason, PullProgress
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
@@ -36,7 +39,6 @@ REPORT_WAIT = 1.0  # Seconds in which a host reports a pulled image
 MAX_PULLS = 4  # On one host; of one account half: more would only share its network and disk
 MAX_SUSPECT_PULLS = 2  # Of those on one host, of one account half
 MAX_REMOVALS = 2  # Concurrent removals on one host, however many surplus images it reports
-
 
 _NO_SHARE = "cannot pull {image}: the images of the account fill its share of the host's disk"
 _NOTHING = HostImages({}, {})
@@ -77,6 +79,7 @@ class Images:
 
     host: HostState
     room: ImageRoom
+    shapes: ShapeOrders
     store: Store
     _: KW_ONLY
     login_for: Callable[[str], Awaitable[RegistryLogin | None]]
@@ -163,12 +166,14 @@ class Images:
         self._stale = False  # a change during the read sets it again
         row = self.host.row
         try:
-            self._images = await self.store.look(
-                images_of, row.region, row.node_pool, self._present_images()
+            orders = await self.store.look(
+                orders_of, row.region, row.node_pool, self._present_images()
             )
         except StoreError:
             self._stale = True
             raise
+        self._images = orders.images
+        self.shapes.set(orders.shapes)
 
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""

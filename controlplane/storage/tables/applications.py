@@ -187,6 +187,28 @@ def all_applications(
     return {(one.account, one.name): one for one in found}
 
 
+def newest_images(
+    db: Database, region: str, node_pool: str, most: int
+) -> list[tuple[Application, str]]:
+    """Read applications of a region and node pool, each with the image of its newest tag.
+
+    At most `most`: the first one of each account comes before the second one of any.
+    """
+    columns = ", ".join(f"application.{column}" for column in _COLUMNS.split(", "))
+    rows = db.execute(
+        f"SELECT {columns}, tag.image FROM application"  # noqa: S608
+        " JOIN tag ON tag.account = application.account AND tag.application = application.name"
+        " AND priority = (SELECT max(priority) FROM tag AS newest WHERE"
+        " newest.account = application.account AND newest.application = application.name)"
+        " WHERE node_pool = :node_pool"
+        " AND EXISTS (SELECT 1 FROM json_each(regions) WHERE json_each.value = :region)"
+        " ORDER BY row_number() OVER (PARTITION BY application.account ORDER BY application.name),"
+        " application.account LIMIT :most",
+        {"region": region, "node_pool": node_pool, "most": most},
+    )
+    return [(_application(row[:-1]), row[-1]) for row in rows]
+
+
 def _unknown(db: Database, application: Application) -> list[tuple[str, str, str]]:
     """Return an application's unknown references: field, kind and name."""
     named = [

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from controlplane.domain.errors import AgentUnavailableError
+from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.image_room import ImageRoom
 from controlplane.fleet.host.images import Images
+from controlplane.fleet.host.shapes import ShapeOrders
+from controlplane.storage.tables.host_orders import HostOrders
 from controlplane.storage.tables.tags import HostImages
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import PullProgress
@@ -36,6 +39,8 @@ class PullingHost:
         self.tried: Counter[str] = Counter()
         self.fail = asyncio.Event()
         self.name = "a0"
+        self.incarnation = "life"
+        self.removed = False
         self.row = SimpleNamespace(region="r", node_pool="p")
         self.report = SimpleNamespace(images=frozenset(), free_image_bytes=None)
         self.image_sizes: dict[str, int] = {}
@@ -49,6 +54,7 @@ class PullingHost:
         self.kept = Images(
             host,
             ImageRoom(host),
+            ShapeOrders(host, Deliveries(self.name, self.clock, Random(1))),
             host,
             login_for=self.login_for,
             is_responsive=lambda: self.responsive,
@@ -62,13 +68,17 @@ class PullingHost:
         self.wanted.update(wanted)
         self.tasks.start(self.kept.run(), "images")
 
-    async def look(self, *_: object) -> HostImages:
+    async def look(self, *_: object) -> HostOrders:
         self.reads += 1
-        return HostImages(
+        images = HostImages(
             {image: self.accounts.get(image, {"alice"}) for image in self.wanted},
             {image: self.accounts.get(image, {"alice"}) for image in self.surplus},
             self.sizes,
         )
+        return HostOrders(images)
+
+    async def set_shapes(self, _: object) -> None:
+        pass
 
     async def remove_image(self, _: str) -> None:
         self.removals += 1

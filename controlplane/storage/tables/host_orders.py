@@ -1,0 +1,36 @@
+"""What a host of a region and node pool is to have: images, and prepared containers."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from controlplane.storage.engine.store import Database
+from controlplane.storage.tables.applications import newest_images
+from controlplane.storage.tables.tags import HostImages, images_of
+from tiltyard.contract import Identity, SessionSpec, shape_key
+
+MAX_SHAPES = 200  # Of one host, which keeps some dozens of prepared containers
+
+
+@dataclass(frozen=True, slots=True)
+class HostOrders:
+    """The images of a host, and the shapes of which it is to keep a prepared container."""
+
+    images: HostImages
+    shapes: tuple[SessionSpec, ...] = ()
+
+
+def orders_of(db: Database, region: str, node_pool: str, present: Collection[str]) -> HostOrders:
+    """Read the orders of a host of a region and node pool with these images."""
+    images = images_of(db, region, node_pool, present)
+    return HostOrders(images, _shapes_of(db, region, node_pool))
+
+
+def _shapes_of(db: Database, region: str, node_pool: str) -> tuple[SessionSpec, ...]:
+    """Return the shape of each application's default tag, each shape once."""
+    found: dict[str, SessionSpec] = {}
+    for application, image in newest_images(db, region, node_pool, MAX_SHAPES):
+        identity = Identity(application.account, "", application.name, "", region)
+        shape = application.spec(identity, image).shape
+        if shape is not None:
+            found.setdefault(shape_key(shape), shape)
+    return tuple(found.values())

@@ -13,23 +13,24 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import grpc
 
-from agent.domain.engine import LABEL_PREPARED
+from agent.domain.engine import LABEL_PREPARED, prepared_name
 from tests.bench.docker_api import EngineConnection, call, create_and_start, remove
 from tests.bench.load import percentile
-from tests.bench.process_use import CpuMeter, in_turn
+from tests.bench.process_use import CpuMeter, in_turn, parent_pid, pss_bytes, relays_of
 from tests.bench.report import Result
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
+from tests.faults.records import recorded_sessions
 from tests.support.deployment import REGION, Deployment, application, enable_tag
 from tests.support.harness import free_port, wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.contract import shape_key
 
 PREPARED = 40  # The setting; the only account is kept half of them
 KEPT = 16
@@ -43,7 +44,7 @@ NAME_OF_TEN = "bench-prepared-ten"
 _WARM_UP = 2
 _AT_ONCE = 8  # Callers that start and stop a crowd
 _TIMEOUT = 300.0
-_POLL = 0.005
+_POLL = 0.01
 _MB = 1e6
 
 
@@ -84,7 +85,7 @@ class PreparedBench:
         ten = application(NAME_OF_TEN, ports=ports, reservation=SMALL)
         self._client.post("/application", ten).expect(201)
         enable_tag(self._client, NAME_OF_TEN, deployment.image.tag)
-        wait_until(self._can_start, "no session could be started", _TIMEOUT)
+        self._keys = {each: self._key(each) for each in (name, NAME_OF_TEN)}
 
     def measure(self, effort: int, claim_ms: float) -> list[Result]:
         """Run all rounds. `claim_ms`: the median of claims with the same engine."""
@@ -100,8 +101,8 @@ class PreparedBench:
             "run": lambda: self._docker_run(run),
             "engine": lambda: engine.append(self._create_and_start()),
         }
-        self._until_kept(1)
-        in_turn(rounds, ways, ready=lambda: self._until_kept(1))
+        self.until_kept(1)
+        in_turn(rounds, ways, ready=lambda: self._until_kept(self._name, 1))
         ten = self._starts(NAME_OF_TEN, few)
         second = self._second_starts(few)
         pss, proxies = self._pss(max(2, effort * KEPT // 100))
@@ -138,29 +139,31 @@ class PreparedBench:
 
         Starts that find none make the agent keep more.
         """
-        if max(self._kept(), default=0) < count:
+        if self._kept(self._name) < count:
             with self._crowd(count, callers=count):
                 pass
-        self._until_kept(count)
+        self._until_kept(self._name, count)
 
     def _starts(self, name: str, rounds: int) -> _Starts:
         starts = _Starts()
-        self._start(name, _Starts())
         for _ in range(rounds):
-            self._until_kept(1)
+            self._until_kept(name, 1)
             self._start(name, starts)
         return starts
 
     def _start(self, name: str, starts: _Starts, meter: CpuMeter | None = None) -> None:
         """Start and stop a session; `meter`: of the processor time until the 201."""
         post = partial(self._post, name)
+        waiting = self._waiting()
         begin = time.perf_counter()
         made = post() if meter is None else meter.measure(post, 1)
         started = time.perf_counter()
         try:
             udp_round_trip(made["host"], made["ports"][0]["host"])
             answered = time.perf_counter()
-            self._until_kept(1)
+            # Asks the engine, since the agent's own processor time is measured.
+            wait_until(lambda: self._waiting() - waiting, "it was not replaced", _TIMEOUT)
+            self._until_kept(name, 1)
             replaced = time.perf_counter()
         finally:
             self._client.delete_session(made["id"]).expect(204)
@@ -217,8 +220,8 @@ class PreparedBench:
                 for answer in stopping.map(self._client.delete_session, [m["id"] for m in made]):
                     answer.expect(204)
 
-    def _can_start(self) -> bool:
-        body = {"location": REGION, "image": self._name}
+    def _can_start(self, name: str) -> bool:
+        body = {"location": REGION, "image": name}
         answer = self._client.post("/session", body)
         if answer.status == HTTPStatus.CREATED:
             self._client.delete_session(answer.json()["id"]).expect(204)
@@ -228,29 +231,42 @@ class PreparedBench:
         body = {"location": REGION, "image": name}
         return self._client.post("/session", body).expect(201).json()
 
-    def _until_kept(self, count: int) -> None:
-        """Wait until a container of each shape is kept, and as many of one."""
+    def _until_kept(self, name: str, count: int) -> None:
+        """Wait until this number of containers of an application are kept."""
+        what = f"{count} prepared containers of {name} were not kept"
+        wait_until(lambda: self._kept(name) >= count, what, _TIMEOUT, poll=_POLL)
 
-        def kept() -> bool:
-            found = self._kept()
-            return bool(found) and min(found) > 0 and max(found) >= count
-
-        wait_until(kept, f"{count} prepared containers were not kept", _TIMEOUT, poll=_POLL)
-
-    def _kept(self) -> list[int]:
-        """The number of containers that are kept, by shape."""
+    def _kept(self, name: str) -> int:
+        """The number of containers of an application that the agent keeps."""
         with grpc.insecure_channel(self._agent.address) as channel:
             stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
             host = stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).host
-        return [shape.kept for shape in host.prepared]
+        key = self._keys[name]
+        return sum(shape.kept for shape in host.prepared if shape.key == key)
+
+    def _waiting(self) -> set[str]:
+        """The ids of the prepared containers that no session has."""
+        filters = {"label": [LABEL_PREPARED], "name": [prepared_name("")], "status": ["running"]}
+        with closing(EngineConnection(self._engine_socket)) as engine:
+            query = urlencode({"filters": json.dumps(filters)})
+            return {each["Id"] for each in call(engine, "GET", f"/containers/json?{query}")}
+
+    def _key(self, name: str) -> str:
+        """Start a session of an application; return the key of its shape."""
+        wait_until(lambda: self._can_start(name), "no session could be started", _TIMEOUT)
+        for session in recorded_sessions(self._agent.state_dir):
+            shape = session.spec.shape
+            if session.spec.identity.application == name and shape is not None:
+                return shape_key(shape)
+        raise RuntimeError(f"no session of {name} is recorded")
 
     def _pss(self, count: int) -> tuple[float, bool]:
         """MB of one of `count` prepared containers; whether processes relay its ports."""
         self.until_kept(count)
-        label = {"filters": json.dumps({"label": [LABEL_PREPARED], "name": ["tiltyard-prepared"]})}
         with closing(EngineConnection(self._engine_socket)) as engine:
-            listed = call(engine, "GET", f"/containers/json?{urlencode(label)}")
-            found = [call(engine, "GET", f"/containers/{each['Id']}/json") for each in listed]
+            waiting = self._waiting()
+            all_found = [call(engine, "GET", f"/containers/{each}/json") for each in waiting]
+        found = [each for each in all_found if len(each["HostConfig"]["PortBindings"] or {}) == 1]
         inits = [int(each["State"]["Pid"]) for each in found]
         ports = {
             binding["HostPort"]
@@ -258,9 +274,9 @@ class PreparedBench:
             for bindings in (each["HostConfig"]["PortBindings"] or {}).values()
             for binding in bindings
         }
-        relays = _relays(ports)
-        pids = {*inits, *map(_parent, inits), *relays}
-        return sum(map(_pss_bytes, pids)) / len(found) / _MB, bool(relays)
+        relays = relays_of(ports)
+        pids = {*inits, *map(parent_pid, inits), *relays}
+        return sum(map(pss_bytes, pids)) / len(found) / _MB, bool(relays)
 
 
 def _cpu(name: str, meter: CpuMeter, goals: dict[str, float]) -> list[Result]:
@@ -269,27 +285,3 @@ def _cpu(name: str, meter: CpuMeter, goals: dict[str, float]) -> list[Result]:
         figure = f"cold.prepared.{program}.{name}"
         found.append(Result(figure, statistics.fmean(ms), "ms", most=goals.get(program)))
     return found
-
-
-def _relays(ports: set[str]) -> set[int]:
-    """The processes of the engine that relay these host ports."""
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if words[0].endswith("docker-proxy") and ports.intersection(words):
-            found.add(int(folder.name))
-    return found
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _pss_bytes(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -46,6 +46,32 @@ def rss_mb(pid: int) -> float:
     return resident_bytes(pid) / 1e6
 
 
+def relays_of(ports: set[str]) -> set[int]:
+    """Return the processes of the engine that relay these host ports."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[0].endswith("docker-proxy") and ports.intersection(words):
+            found.add(int(folder.name))
+    return found
+
+
+def parent_pid(pid: int) -> int:
+    """Return the process that has started another."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def pss_bytes(pid: int) -> int:
+    """Return the proportional share of memory of a process."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process, user and system."""
     # The program's name may contain anything; it ends at the last parenthesis.

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum, auto
+from functools import lru_cache
 from typing import Self
 
 FORMAT = 1  # Version of the messages in agent.proto, in both directions
@@ -206,7 +207,23 @@ class SessionSpec:
 
 def shape_key(shape: SessionSpec) -> str:
     """Return the name of a shape in reports: 32 hex digits, the same in both programs."""
-    canonical = json.dumps(asdict(shape), sort_keys=True, separators=(",", ":"))
+    return _key_of(
+        (
+            shape.identity.account,
+            shape.image,
+            shape.network_mode,
+            shape.reservation,
+            shape.limits,
+            shape.ports,
+            shape.disk_bytes,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _key_of(fixed: tuple[Hashable, ...]) -> str:
+    """Return the key of what is fixed; every start needs it, and starts share few shapes."""
+    canonical = json.dumps(fixed, default=asdict, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 

@@ -182,6 +182,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         ],
         cpu_time=duration_to_proto(usage.cpu_seconds),
         peak_memory_bytes=usage.peak_memory_bytes,
+        prepared=bool(session.prepared),
     )
     if tail is None:
         return pb.GetReportResponse(report=message)

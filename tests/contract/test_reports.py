@@ -37,6 +37,7 @@ ended = st.builds(
         st.builds(FailedRun, st.none() | times, times, codes, st.booleans(), spans), max_size=3
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
+    prepared=st.sampled_from(["", an_id()]),
     run_usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
 )
 
@@ -66,7 +67,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         timeline=tuple(replace(each, time=_sent(each.time)) for each in session.timeline),
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
-        prepared=False,
+        prepared=bool(session.prepared),
         log=None if tail is None else tail.data,
         log_truncated=tail is not None and tail.cut,
         log_damaged=tail is not None and session.log_damaged,

@@ -165,6 +165,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
             ],
             cpu_time=Duration(seconds=2, nanos=250_000_000),
             peak_memory_bytes=2**40,
+            prepared=True,
         ),
         log=b"one\n\xff\xc3\xa4\0",
         log_truncated=True,
@@ -200,6 +201,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         "timeline": [{"status": "created", "time": 1000}, {"status": "exited", "time": 9000}],
         "cpuSeconds": 2.25,
         "peakMemoryBytes": 2**40,
+        "prepared": True,
         "log": "one\n\ufffdä\0",
         "logTruncated": True,
         "logDamaged": True,
@@ -220,6 +222,7 @@ async def test_unknown_values_of_a_report_are_null(system: System) -> None:
     assert found["end_reason"] == "engine_error"
     names = ("exitCode", "signal", "cpuSeconds", "peakMemoryBytes", "log")
     assert [found[name] for name in names] == [None] * 5
+    assert found["prepared"] is False
     assert found["logTruncated"] is False
     assert found["logDamaged"] is False
 

@@ -38,7 +38,10 @@ def _log_text(log: bytes) -> str:
 
 
 class Report(Shown):
-    """How a session ended; times in milliseconds since the epoch, null where unknown."""
+    """How a session ended; times in milliseconds since the epoch, null where unknown.
+
+    `prepared`: it began in a prepared container.
+    """
 
     id: str = ""
     status: Annotated[
@@ -56,6 +59,7 @@ class Report(Shown):
     timeline: list[ShownMoment]
     cpu_seconds: float | None
     peak_memory_bytes: int | None
+    prepared: bool
     log: Annotated[str, BeforeValidator(_log_text)] | None
     log_truncated: bool
     log_damaged: bool

@@ -1,6 +1,6 @@
 """Tests of the types that both programs share."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -138,5 +138,27 @@ def test_a_session_that_needs_certain_parts_of_a_host_has_no_shape(spec: Session
     assert spec.shape is None
 
 
+OTHERS: dict[str, object] = {
+    "identity": Identity("rival", "match-1", "arena", "1.0", "eu"),
+    "image": "another",
+    "network_mode": NetworkMode.HOST,
+    "reservation": Resources(1, 1),
+    "limits": Resources(1, 1),
+    "args": (),
+    "env": {},
+    "restart": False,
+    "ttl": None,
+    "ports": (),
+    "disk_bytes": 0,
+}
+"""Another value of each field."""
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(SessionSpec)])
+def test_shapes_that_differ_have_different_keys(field: str) -> None:
+    other = replace(SPEC, **{field: OTHERS[field]})  # type: ignore[arg-type]  # of each field
+    assert (key_of(other) == key_of(SPEC)) == (other.shape == SPEC.shape)
+
+
 def test_the_key_of_a_shape_does_not_change_between_versions() -> None:
-    assert key_of(SPEC) == "581a71ec90f2ac0c85c743899d80d4dd"
+    assert key_of(SPEC) == "7fa5157a0f9aed52a7747600af639b0e"

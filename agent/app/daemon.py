@@ -196,6 +196,7 @@ class Daemon:
         yield "reconciler", self.reconciler.run
         yield "listener", self.reconciler.listen
         yield "warm-pools", self.warm_pools.run
+        yield "prepared", self.prepared.run
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, self.sessions).run
         yield "log-limits", self.log_limits.run
@@ -253,7 +254,7 @@ class Daemon:
             clock=self._clock,
             feed=self.feed,
             describe_host=lambda: self._report(runtime),
-            set_shapes=lambda shapes: None,
+            set_shapes=self.prepared.set_shapes,
             identity=identity,
             metrics=self.metrics,
         )
@@ -330,8 +331,13 @@ class Daemon:
             + self._tls_ports.warnings
             + self.tls_server.warnings
             + self.warm_pools.warnings
+            + self.prepared.warnings
             + self.log_limits.warnings
         )
+
+    def _free_ports(self, protocol: Protocol) -> int:
+        """Count the ports that sessions can have, also those of waiting containers."""
+        return self._reservations.ports.free(protocol) + self.prepared.stock.held_ports(protocol)
 
     def _report(self, runtime: Runtime) -> pb.Host:
         config = self._config
@@ -350,8 +356,8 @@ class Daemon:
             free_sessions=held.capacity.free_sessions,
             port_range_first=first,
             port_range_last=last,
-            free_tcp_ports=held.ports.free(Protocol.TCP),
-            free_udp_ports=held.ports.free(Protocol.UDP),
+            free_tcp_ports=self._free_ports(Protocol.TCP),
+            free_udp_ports=self._free_ports(Protocol.UDP),
             image_count=len(self.images.here),
             engine_available=self.reconciler.engine_available,
             engine_version=info.version if info else "",
@@ -365,6 +371,7 @@ class Daemon:
             tls=self._tls_ports.available,
             disk_full=held.disks.short is not None,
             free_image_bytes=held.disks.free_image_bytes,
+            prepared=wire.prepared_to_proto(self.prepared.shapes),
             warm_pools=[
                 pb.WarmPool(pool_id=pool.pool, revision=pool.revision, size=pool.size)
                 for pool in self.warm_pools.pools

@@ -23,6 +23,7 @@ LOOPS = {
     "reconciler": ("agent.reconciliation.reconciler", "Reconciler.run"),
     "listener": ("agent.reconciliation.reconciler", "Reconciler.listen"),
     "warm-pools": ("agent.sessions.warm_pools", "WarmPools.run"),
+    "prepared": ("agent.sessions.prepared_containers", "PreparedContainers.run"),
     "usage": ("agent.kernel.usage", "UsageMeter.run"),
     "disk-limits": ("agent.limits.disk_limits", "DiskLimits.run"),
     "log-limits": ("agent.limits.log_limits", "LogLimits.run"),

@@ -219,7 +219,8 @@ class Starts:
         if before is not None:
             failed = FailedClaim(start.id, before.attempt, before.is_unanswered)
         now = self._clock.time()
-        new = NewSession(identity, plan.application.reservation, now, claim)
+        reservation = plan.application.reservation
+        new = NewSession(identity, reservation, now, claim, start.request.ttl)
         is_recorded = start.is_recorded and start.id == identity.session_id
         attempt = None if first is None else first.attempt
         first_of = None if is_recorded else start.actor

@@ -125,7 +125,7 @@ async def test_an_exhausted_pool_means_a_cold_start(system: System) -> None:
     assert answer.json["id"] != standby.internal_id
     shown = await system.read(f"/session/{answer.json['id']}")
     assert json.loads(shown["labels"]["tags"]) == {"mine": "1"}
-    assert await system.rows("SELECT claim FROM session") == [(None,)]
+    assert await system.rows("SELECT claim FROM session") == [('{"ttl": null}',)]
     assert_error(await system.call("GET", f"/session/{standby.internal_id}"), 404)
 
 

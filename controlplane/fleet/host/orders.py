@@ -238,7 +238,7 @@ class ClaimReplay:
     """Repeats claims that are in the database but unknown to the host.
 
     They are left by a control plane that died after storing a claim, or by a host that lost the
-    record of a claimed standby.
+    record of a claimed standby, or of a session that used a prepared container.
     """
 
     host: HostState
@@ -261,7 +261,8 @@ class ClaimReplay:
         seen = self.host.session(internal_id)
         if seen is None or not seen.is_standby or internal_id in self.host.under_way:
             return
-        claim = await self.store.look(held_claim, name, internal_id)
+        now = self.clock.time()
+        claim = await self.store.look(held_claim, name, internal_id, now)
         if claim is None:
             return
         answer = await self.host.client.claim_session(claim, CLAIM_TIMEOUT)

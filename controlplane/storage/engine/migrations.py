@@ -147,7 +147,8 @@ CREATE TABLE enrolment_token (
 -- From the moment that the id is taken until the session is forgotten; see `Session`.
 -- `started_ms` is when the start began by the host's clock: of two sessions with one id the later
 -- one stays. `adopted_ended` is 1 for one that had ended before this database knew of it.
--- `claim` is the request to the host of a standby, as JSON, in case it has to be made again.
+-- `claim` is what the host of a standby was asked, as JSON, in case it has to be asked again; of a
+-- session that a host started the lifetime alone. NULL once it has ended.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),

@@ -1,7 +1,8 @@
 """Claims of standbys: availability, undo of failed claims, and held claims.
 
 A claim is held from its commit until its session has ended. It is repeated if the host does not
-know of it, as after a crash of either program.
+know of it, as after a crash of either program. So is what a host has lost of a session that used
+a prepared container: it reports the container as a standby in doubt.
 """
 
 import json
@@ -13,6 +14,7 @@ from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.storage.engine.store import ITSELF, Actor, Database, record_event
 from controlplane.storage.tables.session_rows import Attempt, note_unanswered, remove_labels
 from tiltyard.contract import Identity, Resources
+from tiltyard.runtime.clock import from_ms
 
 
 class StandbyTakenError(Exception):
@@ -90,26 +92,35 @@ def undo_claim(db: Database, new: Identity, failed: FailedClaim, now: float) -> 
     return False
 
 
-def held_claim(db: Database, agent: str, internal_id: str) -> Claim | None:
-    """Read a live session's claim of a standby, to repeat it."""
+def held_claim(db: Database, agent: str, internal_id: str, now: float) -> Claim | None:
+    """Read a live session's claim of a standby, to repeat it.
+
+    A session that its host started has made no claim. If the host knows only the prepared
+    container that the session used, a claim of that says the rest, with the lifetime left.
+    """
     row = db.execute(
         "SELECT account, id, application, tag, location, labels, external_id, claim,"
-        " nano_cpus, memory_bytes FROM session"
+        " created_ms, nano_cpus, memory_bytes FROM session"
         " WHERE internal_id=:internal_id AND agent=:agent AND ended_ms IS NULL"
         " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
         return None
-    account, session_id, application, tag, location, labels, external_id, text, *reserved = row
+    account, session_id, application, tag, location, labels, external_id, *asked_for = row
     place = account, session_id, application, tag, location
     identity = Identity(*place, json.loads(labels), external_id)
+    text, created_ms, *reserved = asked_for
     asked = json.loads(text)
+    ttl = asked["ttl"]
+    is_claim = "request" in asked
+    if ttl is not None and not is_claim:
+        ttl = max(1, ttl - round(now - from_ms(created_ms)))
     return Claim(
         internal_id,
         identity,
-        asked["ttl"],
-        asked["request"],
+        ttl,
+        asked["request"] if is_claim else "",
         reservation=Resources(*reserved),
         again=True,
     )

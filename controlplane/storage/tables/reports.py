@@ -4,8 +4,9 @@ An agent is trusted only for what was placed on it:
 
 - the attempt that a row names on this agent is written, and stopped if its row has ended or has
   the stop mark;
-- the claim of a standby that a row names is repeated; other standbys are left alone, unless they
-  may have been claimed;
+- the claim of a standby that a row names is repeated, and so is what the host has lost of a
+  session that used a prepared container, which it reports as a standby in doubt; other standbys
+  are left alone, unless they may have been claimed;
 - what this agent has left unanswered is stopped;
 - what has no valid ticket, an account that this database does not know, or was not ordered in a
   time that this database has lost, is left alone: it had a row that is gone;

@@ -37,12 +37,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session whose id is to be reserved."""
+    """A session whose id is to be reserved; `ttl` in seconds."""
 
     identity: Identity
     reservation: Resources
     created: float
     claim: NewClaim | None = None
+    ttl: int | None = None
 
 
 class Session(NamedTuple):
@@ -242,12 +243,12 @@ def _row(new: NewSession) -> dict[str, Any]:
     identity = new.identity
     claim = new.claim
     names: dict[str, str | None] = {"internal_id": None, "agent": None, "host": ""}
-    asked = None
+    asked: dict[str, object] = {"ttl": new.ttl}
     env = "{}"
     if claim is not None:
         names = claim.attempt._asdict()
         env = env_json(claim.injected_env)
-        asked = json.dumps({"ttl": claim.claim.ttl, "request": claim.claim.request})
+        asked = {"ttl": claim.claim.ttl, "request": claim.claim.request}
     return {
         "account": identity.account,
         "id": identity.session_id,
@@ -260,7 +261,7 @@ def _row(new: NewSession) -> dict[str, Any]:
         "location": identity.location,
         "labels": json.dumps(dict(identity.labels)),
         "external_id": identity.external_id,
-        "claim": asked,
+        "claim": json.dumps(asked),
         "nano_cpus": new.reservation.nano_cpus,
         "memory_bytes": new.reservation.memory_bytes,
         "created_ms": to_ms(new.created),

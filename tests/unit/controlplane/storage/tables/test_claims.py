@@ -17,6 +17,7 @@ from controlplane.storage.tables.sessions import NewSession, request_stop, reser
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import Identity, Resources
 
+NOW = 1.0
 STANDBY = Attempt("standby", "h", "192.0.2.1")
 ACTOR = Actor("token")
 REPORTER: Any = SimpleNamespace(agent="h", read_ticket=lambda *_: None)
@@ -87,12 +88,45 @@ async def test_claim_with_stop_mark_is_not_replaced(store: Store) -> None:
 
 async def test_claim_with_stop_mark_is_not_repeated(store: Store) -> None:
     await store.run(reserve, warm("x"))
-    held = await store.run(claims.held_claim, "h", STANDBY.internal_id)
+    held = await store.run(claims.held_claim, "h", STANDBY.internal_id, NOW)
     assert held is not None
     assert held.identity.session_id == "x"
     assert held.again is True
     assert await store.run(request_stop, "alice", "x", actor=ACTOR, now=2) is not None
-    assert await store.run(claims.held_claim, "h", STANDBY.internal_id) is None
+    assert await store.run(claims.held_claim, "h", STANDBY.internal_id, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("ttl", "now", "left"),
+    [
+        (None, NOW + 100, None),
+        (600, NOW, 600),
+        (600, NOW + 100, 500),
+        (600, NOW + 700, 1),
+    ],
+    ids=["no lifetime", "at once", "later", "over"],
+)
+async def test_claim_of_a_started_session_has_the_lifetime_left(
+    store: Store, ttl: int | None, now: float, left: int | None
+) -> None:
+    new = replace(cold("x"), ttl=ttl)
+    await store.run(reserve, new, first=STANDBY, first_of=ACTOR)
+    held = await store.run(claims.held_claim, "h", STANDBY.internal_id, now)
+    assert held is not None
+    assert held.identity == new.identity
+    assert held.ttl == left
+    assert held.again is True
+
+
+async def test_repeated_claim_of_a_standby_begins_its_lifetime_again(store: Store) -> None:
+    """Its lifetime begins with the claim, which the host may not have received before."""
+    new = warm("x")
+    assert new.claim is not None
+    claim = replace(new.claim, claim=replace(new.claim.claim, ttl=600))
+    await store.run(reserve, replace(new, claim=claim))
+    held = await store.run(claims.held_claim, "h", STANDBY.internal_id, NOW + 100)
+    assert held is not None
+    assert held.ttl == 600
 
 
 async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:

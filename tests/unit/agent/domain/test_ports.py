@@ -66,6 +66,16 @@ def test_transferred_ports_stay_held_until_their_new_holder_releases_them() -> N
     assert pool.free(Protocol.TCP) == 10
 
 
+def test_held_port_that_another_process_uses_is_found() -> None:
+    in_use: set[int] = set()
+    pool = PortPool(20000, 20009, lambda _protocol, port: port not in in_use)
+    ports = pool.reserve("a", [UDP, PortRequest(7778, Protocol.TCP, tls=True)], in_host=True)
+    pool.check_unused(ports)
+    in_use.add(ports[1].inner)
+    with pytest.raises(PortTakenError):
+        pool.check_unused(ports)
+
+
 def test_rejects_pinned_port_in_use_or_out_of_range() -> None:
     pool = PortPool(20000, 20009)
     pool.reserve("a", [pinned(20003)])

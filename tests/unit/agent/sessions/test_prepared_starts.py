@@ -1,9 +1,11 @@
 """Starts that take a prepared container."""
 
+import asyncio
 import errno
 import json
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -153,6 +155,32 @@ async def test_start_that_is_refused_leaves_the_container_to_the_next(host: Host
         await agent.sessions.stop(other.internal_id, EndReason.STOPPED)
         session = await agent.sessions.start(an_id(), a_spec())
         assert session.ports == prepared.template.ports
+
+
+@pytest.mark.parametrize("pinned", [0, 20000])
+async def test_start_that_lacks_a_port_gets_that_of_a_prepared_container(
+    host: Host, pinned: int
+) -> None:
+    async with host(ports=(20000, 20000), prepared=PREPARED) as agent:
+        await prepared_for(agent, a_spec())
+        session = await agent.sessions.start(an_id(), a_spec(ports=(replace(UDP, pinned=pinned),)))
+        assert session.prepared == ""
+        assert session.ports[0].host == 20000
+        assert kept_ids(agent) == []
+        assert agent.engine.executed == {session.container: 1}
+
+
+async def test_start_that_waits_for_ports_is_begun_once(host: Host) -> None:
+    async with host(ports=(20000, 20000), prepared=PREPARED) as agent:
+        await prepared_for(agent, a_spec())
+        internal_id = an_id()
+        spec = a_spec(ports=(UDP,))
+        first = await agent.engine.held_in("remove", agent.sessions.start(internal_id, spec))
+        again = asyncio.create_task(agent.sessions.start(internal_id, spec))
+        await until_idle()
+        agent.engine.release("remove")
+        assert await again == await first
+        assert sum(agent.engine.executed.values()) == 1
 
 
 async def test_repeated_start_joins_the_first(agent: Agent) -> None:

@@ -3,6 +3,7 @@
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -57,6 +58,23 @@ async def test_session_uses_and_deletes_the_folder_of_the_container_it_has_taken
     await records.delete(session)
     assert await records.load() == ([], [])
     assert await records.prepared_ids() == [other.prepared]
+
+
+async def test_record_of_a_session_that_has_taken_a_container_is_durable_at_once(
+    records: Records,
+) -> None:
+    template = a_template()
+    await records.prepare(template)
+    session = a_session(prepared=template.prepared)
+    flushed: list[Path] = []
+    with (
+        mock.patch("agent.state.record.flush_file", side_effect=flushed.append),
+        mock.patch("agent.state.record.flush_folder", side_effect=flushed.append),
+    ):
+        await records.create_durably(session, Drain())
+    directory = records.directory(session.internal_id)
+    assert flushed == [directory / "record.json", directory, directory.parent]
+    assert await records.load() == ([session], [])
 
 
 async def test_folders_of_a_prepared_container_that_a_power_cut_has_lost_are_made_again(

@@ -26,7 +26,17 @@ from agent.state.encoding import SESSIONS
 from agent.state.record import Records
 from agent.state.state_format import FORMAT, NewerStateError
 from tests.agent.test_doctor import run
-from tests.agent.writing import BURIED, CLAIMED, ENDED, MARKED, RESTARTING, RUNNING, WRITTEN, write
+from tests.agent.writing import (
+    BURIED,
+    CLAIMED,
+    ENDED,
+    MARKED,
+    RESTARTING,
+    RUNNING,
+    TAKEN,
+    WRITTEN,
+    write,
+)
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
 from tests.support.agent.samples import a_container_spec, a_spec
@@ -110,7 +120,8 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
         session = SESSIONS.validate_json(path.read_bytes())
         engine.add_image(session.spec.image)
         spec = a_container_spec(
-            internal_id=session.internal_id,
+            internal_id=session.prepared or session.internal_id,
+            prepared=bool(session.prepared),
             agent_id=agent_id,
             image=session.spec.image,
             ports=session.ports,
@@ -118,6 +129,7 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
             init=f"/init/{'0' * 64}" if has_init else "",
         )
         name = await engine.create(spec)
+        await engine.rename(name, container_name(session.internal_id))
         engine.start_from_outside(name)
         if has_init:
             engine.hand(name)
@@ -151,6 +163,11 @@ async def test_f05_an_agent_goes_on_where_one_of_an_older_version_ended(
         claimed = await agent.reached(CLAIMED, State.RUNNING)
         assert claimed.session.spec.identity.session_id == "match/6 ü"
         assert claimed.session.claim == Claim('{"map":"ü"}')
+
+        if agent.sessions.find(TAKEN) is not None:  # there are none of format 1
+            taken = await agent.reached(TAKEN, State.RUNNING)
+            assert taken.session.process is not None
+            assert (agent.records.public_dir(taken.session) / "session.json").exists()
 
         ended = agent.sessions.life(ENDED).session
         assert ended.state == State.EXITED

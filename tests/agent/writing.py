@@ -20,14 +20,15 @@ from agent.rpc.signing import make_request
 from agent.state.drain import DrainOrder
 from controlplane.pki.authority import Authority
 from tests.support.agent.hosts import Agent, an_agent, until_sealed
+from tests.support.agent.keeping import PREPARED, prepared_for
 from tests.support.agent.samples import IMAGE, a_spec
 from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason, SessionSpec, State
 
 BEGUN = 1_800_000_000.0
 WRITTEN = BEGUN + 11  # Time when that agent ended
-RUNNING, RESTARTING, ENDED, MARKED, BURIED, CLAIMED = (
-    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 7)
+RUNNING, RESTARTING, ENDED, MARKED, BURIED, CLAIMED, TAKEN = (
+    f"{number:08d}-0000-4000-8000-000000000000" for number in range(1, 8)
 )
 LABEL = "label.json"
 DAY = 86_400.0
@@ -38,7 +39,7 @@ async def write(folder: Path) -> None:
     clock = FakeClock(BEGUN)
     engine = FakeEngine(clock)
     engine.add_image(IMAGE)
-    async with an_agent(folder, engine, clock) as agent:
+    async with an_agent(folder, engine, clock, prepared=PREPARED) as agent:
         await _play(agent)
         labels = (await engine.inspect(container_name(RUNNING))).labels
     await asyncio.to_thread((folder / LABEL).write_text, labels[LABEL_RECORD], "utf-8")
@@ -58,6 +59,8 @@ async def _play(agent: Agent) -> None:
     claimed = await sessions.start(CLAIMED, _spec(5))
     claim = Claim('{"map":"ü"}')
     await agent.records.save_claim(claimed.with_changes(spec=_spec(6), claim=claim))
+    await prepared_for(agent, _spec(7, disk_bytes=2**30))
+    await sessions.start(TAKEN, _spec(7, disk_bytes=2**30))
     engine.write_log(container_name(ENDED), b"one\ntwo\n")
     await clock.advance(5)
     await agent.fail(restarting, 139, then=1)

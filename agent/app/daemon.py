@@ -243,6 +243,7 @@ class Daemon:
         service = AgentService(
             sessions=self.sessions,
             warm_pools=self.warm_pools,
+            prepared=self.prepared,
             images=self.images,
             artifacts=Artifacts(
                 self._engine,
@@ -254,7 +255,6 @@ class Daemon:
             clock=self._clock,
             feed=self.feed,
             describe_host=lambda: self._report(runtime),
-            set_shapes=self.prepared.set_shapes,
             identity=identity,
             metrics=self.metrics,
         )
@@ -285,6 +285,7 @@ class Daemon:
             feed=self.feed,
             sessions=self.sessions,
             warm_pools=self.warm_pools,
+            prepared=self.prepared,
             images=self.images,
             flush_failures=lambda: self.conntrack.failures,
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,

@@ -14,6 +14,7 @@ from agent.changes.feed import Feed
 from agent.domain.session import Session
 from agent.images.images import Images
 from agent.sessions.manager import SessionManager
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations
 from agent.sessions.warm_pools import WarmPools
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -44,6 +45,7 @@ class HostGauges(Collector):
     feed: Feed
     sessions: SessionManager
     warm_pools: WarmPools
+    prepared: PreparedContainers
     images: Images
     flush_failures: Callable[[], int]
     firewall_intact: Callable[[], bool] | None
@@ -139,6 +141,8 @@ class HostGauges(Collector):
         yield _one("start_slots", "Start slots of the host.", slots.slots)
         yield _one("starts_in_progress", "Starts in progress.", slots.used)
         yield _one("starts_waiting", "Starts that wait for a slot.", len(slots.waiting))
+        kept = len(self.prepared.stock)
+        yield _one("prepared_containers", "Prepared containers that wait for a start.", kept)
         yield _one("watch_streams", "Control planes that watch.", self.feed.watchers)
         yield _one("tls_connections", "Open connections of TLS ports.", tls_ports.connections)
         yield CounterMetricFamily(

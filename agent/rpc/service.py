@@ -1,6 +1,6 @@
 """The handlers of AgentService; decorators of `statuses.py` convert errors to gRPC statuses."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,12 +24,13 @@ from agent.rpc.claim_stream import ClaimStream
 from agent.rpc.renewal import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
 from agent.sessions.manager import SessionManager
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.warm_pools import WarmPools
 from agent.state.record import Records
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import portions
-from tiltyard.contract import EndReason, SessionSpec
+from tiltyard.contract import EndReason
 from tiltyard.runtime.clock import Clock, rest_after
 from tiltyard.runtime.tasks import contained
 
@@ -44,6 +45,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
 
     sessions: SessionManager
     warm_pools: WarmPools
+    prepared: PreparedContainers
     images: Images
     artifacts: Artifacts
     engine: Engine
@@ -51,8 +53,6 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
     clock: Clock
     feed: Feed
     describe_host: Callable[[], pb.Host]
-    set_shapes: Callable[[Sequence[SessionSpec]], object]
-    """Orders a prepared container of each shape, in place of the shapes ordered before."""
     identity: HostIdentity
     metrics: Metrics
     _log_readers: logs.LogReaders = field(init=False)
@@ -240,6 +240,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             raise ImageInUseError(request.image, "a session uses it, or its container is kept")
         if self.warm_pools.uses_image(request.image):
             raise ImageInUseError(request.image, "the standbys of a warm pool start from it")
+        await self.prepared.discard_image(request.image)
         await self.images.remove(request.image)
         return pb.RemoveImageResponse()
 
@@ -256,7 +257,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, request: pb.SetShapesRequest, context: Context
     ) -> pb.SetShapesResponse:
         """Set for which shapes to keep a prepared container."""
-        self.set_shapes(wire.shapes_from_proto(request))
+        self.prepared.set_shapes(wire.shapes_from_proto(request))
         return pb.SetShapesResponse()
 
     @answers

@@ -14,7 +14,9 @@ import pytest
 from agent.app.daemon import Daemon, _bounded
 from agent.images.images import Images
 from agent.state.record import Records
+from controlplane.agent_rpc.wire import shapes_out
 from tests.contract.test_agent_service import DEADLINE, start_request
+from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import all_ports_free, until
 from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import WholeAgent
@@ -22,7 +24,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tests.support.service_manager import a_manager
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
-from tiltyard.contract import MEBI
+from tiltyard.contract import MEBI, Protocol, shape_key
 from tiltyard.runtime.systemd import Supervision
 
 LARGE = pb.Identity(
@@ -55,6 +57,10 @@ async def serving(folder: Path, engine: FakeEngine) -> AsyncIterator[tuple[Any, 
 async def _reconciled(stub: Any) -> None:
     while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
         await asyncio.sleep(0)
+
+
+async def _host(stub: Any) -> Any:
+    return (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).host
 
 
 @pytest.fixture
@@ -105,6 +111,40 @@ async def test_prepared_containers_come_off_the_allocatable_memory(
         await _reconciled(stub)
         answer = await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)
         assert answer.host.capacity.memory_bytes == mebibytes * MEBI
+
+
+async def test_reports_prepared_containers_and_their_ports_as_free(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    shape = a_shape()
+    async with (
+        WholeAgent(tmp_path, "agent", engine=engine, prepared=4) as agent,
+        grpc.aio.insecure_channel(agent.address) as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        await stub.SetShapes(shapes_out([shape]), timeout=DEADLINE)
+        while not (host := await _host(stub)).prepared:
+            await asyncio.sleep(0)
+        [kept] = host.prepared
+        assert kept.key == shape_key(shape)
+        assert kept.kept == 1
+        assert host.free_udp_ports == 10001
+        assert agent.daemon.prepared.stock.held_ports(Protocol.UDP) == 1
+
+
+async def test_warns_about_what_cannot_be_prepared(tmp_path: Path, engine: FakeEngine) -> None:
+    engine.cannot_start.add(IMAGE)
+    async with (
+        WholeAgent(tmp_path, "agent", engine=engine, prepared=4) as agent,
+        grpc.aio.insecure_channel(agent.address) as channel,
+    ):
+        stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        await stub.SetShapes(shapes_out([a_shape()]), timeout=DEADLINE)
+        while not (host := await _host(stub)).warnings:
+            await asyncio.sleep(0)
+        [warning] = host.warnings
+        assert warning == f"prepared containers of {IMAGE}: cannot run the image: as scripted"
+        assert host.prepared[0].error == "cannot run the image: as scripted"
 
 
 async def test_stop_ends_streams(

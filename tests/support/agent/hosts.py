@@ -45,7 +45,7 @@ from tests.support.hold import Hold
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import resources_to_proto
-from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, SessionSpec, State
+from tiltyard.contract import FORMAT, EndReason, Protocol, Resources, State
 
 INIT = Path("/nonexistent/init") / ("0" * 64)
 
@@ -145,7 +145,6 @@ class Agent:
             policy=policy or Policy(host_network=True),
             feed=feed,
         )
-        self.ordered_shapes: list[Sequence[SessionSpec]] = []
         self.images = Images(engine, feed, metrics=metrics, clock=clock)
         self.prepared = PreparedContainers(
             self.runtime, self.reservations, has_image=lambda image: image in self.images.here
@@ -176,6 +175,7 @@ class Agent:
         return AgentService(
             sessions=self.sessions,
             warm_pools=self.warm_pools,
+            prepared=self.prepared,
             images=self.images,
             artifacts=artifacts or nothing,
             engine=self.engine,
@@ -183,7 +183,6 @@ class Agent:
             clock=self.clock,
             feed=self.runtime.feed,
             describe_host=describe_host,
-            set_shapes=self.ordered_shapes.append,
             identity=nothing,
             metrics=self.runtime.metrics,
         )

@@ -4,9 +4,12 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from agent.domain.engine import LABEL_PREPARED, Container
+from agent.domain.preparation import Discard
 from agent.domain.prepared import Prepared
+from agent.reconciliation.adoption import Adoption
 from agent.sessions.prepared_containers import PreparedContainers
 from tests.support.agent.hosts import Agent, until
+from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import running
 from tiltyard.contract import SessionSpec
@@ -44,3 +47,64 @@ def waiting(agent: Agent) -> Sequence[Container]:
     """The prepared containers that wait."""
     found = agent.engine.containers(agent.runtime.agent_id)
     return [each for each in found if LABEL_PREPARED in each.labels and each.waits]
+
+
+class Keeping:
+    """The keeper of an agent, with what tests ask about it."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.keeper = agent.prepared
+        self._adoption = Adoption(agent.runtime, agent.prepared)
+
+    @property
+    def waiting(self) -> Sequence[Container]:
+        """The prepared containers that wait, by the engine."""
+        return waiting(self.agent)
+
+    @property
+    def all(self) -> Sequence[Container]:
+        """The containers that were prepared, by the engine, also those that sessions have."""
+        found = self.agent.engine.containers(self.agent.runtime.agent_id)
+        return [each for each in found if LABEL_PREPARED in each.labels]
+
+    @property
+    def accounts(self) -> list[str]:
+        """The account of each container that waits, sorted."""
+        return sorted(each.template.spec.identity.account for each in self.keeper.stock)
+
+    def discarded(self, why: Discard) -> float:
+        """How many containers were discarded for a reason."""
+        return self.counted("prepared_discarded_total", reason=why.value)
+
+    def counted(self, name: str, **labels: str) -> float:
+        """The value of a counter."""
+        registry = self.agent.runtime.metrics.registry
+        return registry.get_sample_value(f"tiltyard_agent_{name}", labels) or 0.0
+
+    async def compare(self, listed: Sequence[Container], *used: str) -> None:
+        """Compare with a list of the engine, which may be old.
+
+        `used` are the ids of containers that sessions have.
+        """
+        unused = [each for each in listed if each.labels[LABEL_PREPARED] not in used]
+        await self._adoption.adopt(unused, used)
+        await until_idle()
+
+    async def ordered(self, *shapes: SessionSpec) -> None:
+        """Order shapes, and wait until the agent is idle."""
+        self.keeper.set_shapes(shapes)
+        await until_idle()
+
+    async def start(self, spec: SessionSpec | None = None, *, count: int = 1) -> None:
+        """Start sessions one after the other, then let the agent replace what they took."""
+        for _ in range(count):
+            await self.agent.sessions.start(an_id(), spec or a_spec())
+        await self.agent.clock.advance(0.1)
+
+
+@contextlib.asynccontextmanager
+async def keeping_on(agent: Agent) -> AsyncIterator[Keeping]:
+    """Keep prepared containers meanwhile."""
+    async with kept_prepared(agent):
+        yield Keeping(agent)

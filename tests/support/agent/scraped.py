@@ -75,6 +75,7 @@ async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
             feed=agent.runtime.feed,
             sessions=agent.sessions,
             warm_pools=agent.warm_pools,
+            prepared=agent.prepared,
             images=agent.images,
             flush_failures=lambda: shown.flush_failures,
             firewall_intact=lambda: shown.firewall_intact,

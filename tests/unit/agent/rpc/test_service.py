@@ -15,8 +15,10 @@ from agent.logs.cursor import Cursor
 from agent.logs.pace import PART_OF_LOOP
 from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.agent_rpc.wire import shapes_out
-from tests.support.agent.hosts import Agent, host_report
-from tests.support.agent.samples import a_session, a_spec, an_id
+from tests.support.agent.demands import a_shape
+from tests.support.agent.hosts import Agent, Host, host_report
+from tests.support.agent.keeping import keeping_on
+from tests.support.agent.samples import IMAGE, a_session, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock
 from tests.support.tasks import running
@@ -70,13 +72,26 @@ async def test_unread_stream_restarts_with_a_snapshot(agent: Agent) -> None:
         assert (await anext(messages)).HasField("snapshot_begin")
 
 
-async def test_shapes_are_passed_on_and_replace_those_before(agent: Agent) -> None:
-    service = agent.service(lambda: host_report(agent))
+async def test_shapes_are_prepared_until_others_replace_them(host: Host) -> None:
     shape = a_spec().shape
     assert shape is not None
-    await service.SetShapes(shapes_out([shape]), LOCAL)
-    await service.SetShapes(shapes_out([]), LOCAL)
-    assert agent.ordered_shapes == [(shape,), ()]
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        service = agent.service(lambda: host_report(agent))
+        await service.SetShapes(shapes_out([shape]), LOCAL)
+        await until_idle()
+        assert len(keeping.waiting) == 1
+        await service.SetShapes(shapes_out([]), LOCAL)
+        await until_idle()
+        assert keeping.all == []
+
+
+async def test_image_of_prepared_containers_can_be_removed(host: Host) -> None:
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        service = agent.service(lambda: host_report(agent))
+        await keeping.ordered(a_shape())
+        await service.RemoveImage(pb.RemoveImageRequest(image=IMAGE), LOCAL)
+        assert keeping.all == []
+        assert IMAGE not in await agent.engine.images()
 
 
 class AbortedError(Exception):

@@ -48,6 +48,10 @@ class Stock:
                 found.setdefault(key, []).append(prepared_id)
         return found
 
+    def key(self, prepared: Prepared) -> str:
+        """The shape of a container that waits or was taken."""
+        return self._keys[prepared.prepared_id]
+
     def waiting(self, key: str) -> int:
         """How many of a shape wait."""
         return len(self._waiting.get(key, ()))

@@ -74,11 +74,11 @@ class PreparedContainers:
         shape = life.session.spec.shape
         if shape is None or not self._runtime.settings.prepared:
             return
-        key = shape_key(shape)
         if prepared is None:
             self._runtime.metrics.prepared_missed.inc()
         else:
             self._runtime.metrics.prepared_taken.inc()
+            key = self.stock.key(prepared)
             self._demands.note_taken(key, self._now(), waiting=self.stock.waiting(key))
         following = self._follow(life, shape, prepared)
         self._starts.start(following, f"follow-{life.session.internal_id}")

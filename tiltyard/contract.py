@@ -166,7 +166,8 @@ class SessionSpec:
     """Everything that a start needs. Repeated starts of one internal id must have equal specs.
 
     `image` is a reference by digest; `ttl`: seconds from the start of the container; `disk_bytes`:
-    write limit of the container, 0 for the host's limit.
+    write limit of the container, 0 for the host's limit. `stop_signal`: the name of the signal of
+    a stop, empty for the image's; `stop_grace`: seconds from it to SIGKILL, 0 for the host's.
     """
 
     identity: Identity
@@ -180,6 +181,8 @@ class SessionSpec:
     ttl: float | None = None
     ports: tuple[PortRequest, ...] = ()
     disk_bytes: int = 0
+    stop_signal: str = ""
+    stop_grace: float = 0.0
 
     @property
     def in_host(self) -> bool:
@@ -202,7 +205,16 @@ class SessionSpec:
         if is_pinned or self.reservation.gpus or self.limits.gpus:
             return None
         owner = Identity(self.identity.account, "", "", "", "")
-        return replace(self, identity=owner, args=(), env={}, restart=False, ttl=None)
+        return replace(
+            self,
+            identity=owner,
+            args=(),
+            env={},
+            restart=False,
+            ttl=None,
+            stop_signal="",
+            stop_grace=0.0,
+        )
 
 
 def shape_key(shape: SessionSpec) -> str:
@@ -250,6 +262,20 @@ class FailedRun:
     exit_code: int | None
     oom_killed: bool
     delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """How an agent stopped a run.
+
+    `signal`: its name or number. `delivered`: whether a process received it; None if only the
+    engine was asked to send it. `forced`: SIGKILL was needed. `killed`: names of what was left.
+    """
+
+    signal: str
+    delivered: bool | None = None
+    forced: bool = False
+    killed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

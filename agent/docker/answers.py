@@ -9,6 +9,7 @@ from agent.docker.dockerd import open_hosts
 from agent.docker.wording import Meaning, parts_of
 from agent.domain.engine import Container, ContainerStatus, InitState
 from agent.domain.session import Process
+from agent.domain.stopping import signal_number
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"  # Go's zero time
@@ -62,6 +63,7 @@ def container_of(
         end_time=end_time,
         error=state["Error"],
         address=address_of(answer),
+        stop_signal=_stop_signal(answer["Config"]),
     )
 
 
@@ -81,6 +83,12 @@ def container_of_listing(entry: Mapping[str, Any]) -> Container:
 def name_in(entry: Mapping[str, Any]) -> str:
     """The name of a container in a listing entry."""
     return str(entry["Names"][0]).removeprefix("/")
+
+
+def _stop_signal(settings: Mapping[str, Any]) -> str:
+    """Return the signal that an image declares; empty if there is none, or no such signal."""
+    name = str(settings.get("StopSignal") or "")
+    return "" if signal_number(name) is None else name
 
 
 def _exit_code(value: Any) -> int:

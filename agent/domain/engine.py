@@ -149,6 +149,7 @@ class Container:
     `process`, its first, is set only while that process lives: an engine may report a container as
     running whose process is gone. `init` is the state of that process. `exit_code` and `end_time`
     are of the last run, None before its end. `address` is the one on its bridge while it runs.
+    `stop_signal` is that of its image, empty if it names none.
     """
 
     container: str
@@ -162,6 +163,7 @@ class Container:
     end_time: float | None = None
     error: str = ""
     address: str = ""
+    stop_signal: str = ""
 
     @property
     def is_running(self) -> bool:

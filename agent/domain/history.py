@@ -42,21 +42,6 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StopResult:
-    """How the agent stopped a run.
-
-    `signal`: the name of the signal that it sent. `delivered`: whether a process received it; None
-    if only the engine was asked to send it. `forced`: SIGKILL was needed. `killed`: the names of
-    the processes that were left then, of MOST_KILLED at most.
-    """
-
-    signal: str
-    delivered: bool | None = None
-    forced: bool = False
-    killed: tuple[str, ...] = ()
-
-
 def with_run(runs: tuple[FailedRun, ...], run: FailedRun) -> tuple[FailedRun, ...]:
     """Append a run and keep the newest RUNS_KEPT."""
     return (*runs, run)[-RUNS_KEPT:]

@@ -18,6 +18,7 @@ def running(clock: HostClock, session: Session, container: Container) -> Session
         container=container.container,
         process=container.process,
         address=container.address,
+        image_signal=container.stop_signal,
         start_time=now,
         boot_id=clock.boot_id,
     )
@@ -48,5 +49,9 @@ def as_found(clock: HostClock, session: Session, container: Container | None) ->
     if process not in {None, session.process}:
         session = session.with_next_run(process, session.address)
     if container is not None:
-        session = session.with_changes(container=container.container, address=container.address)
+        session = session.with_changes(
+            container=container.container,
+            address=container.address,
+            image_signal=container.stop_signal or session.image_signal,
+        )
     return session.with_changes(process=process)

@@ -17,8 +17,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import StopResult, Usage
-from tiltyard.contract import EndReason, FailedRun, Moment, Protocol, SessionSpec, State
+from agent.domain.history import Usage
+from tiltyard.contract import (
+    EndReason,
+    FailedRun,
+    Moment,
+    Protocol,
+    SessionSpec,
+    State,
+    StopResult,
+)
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
@@ -143,7 +151,7 @@ class Session:
     until it has a `claim`. `program` is what its containers execute, entry point and arguments:
     resolved once, empty if it was lost with the record. `prepared` is the id of the prepared
     container that it has taken, empty if its container was created for it. `stop`: how its last
-    run was stopped.
+    run was stopped. `image_signal`: the signal by which its image asks to be stopped, if any.
     """
 
     internal_id: str
@@ -183,6 +191,7 @@ class Session:
     program: tuple[str, ...] = ()
     prepared: str = ""
     stop: StopResult | None = None
+    image_signal: str = ""
 
     @property
     def holds_reservation(self) -> bool:
@@ -218,6 +227,11 @@ class Session:
     def restarts(self) -> bool:
         """True if it restarts after a failure; a standby is replaced instead."""
         return self.spec.restart and not self.is_standby
+
+    @property
+    def stop_signal(self) -> str:
+        """The name or number of the signal by which it is stopped."""
+        return self.spec.stop_signal or self.image_signal or "SIGTERM"
 
     @property
     def since(self) -> float:

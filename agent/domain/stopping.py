@@ -19,7 +19,6 @@ from signal import Signals
 
 from agent.domain.session import Process
 
-DEFAULT_SIGNAL = "SIGTERM"
 LATE_SHARE = 1 / 3  # Of the grace period, after which all processes get the signal
 
 _LAST_SIGNAL = 64
@@ -87,6 +86,11 @@ def program_of(members: Sequence[Member]) -> Member:
     ids = {member.process.pid for member in members}
     roots = [member for member in members if member.parent not in ids]
     return min(roots or members, key=lambda root: (root.process.start_ticks, root.process.pid))
+
+
+def asks_to_end(name: str) -> bool:
+    """Return whether a signal with this name can be handled by the program that gets it."""
+    return signal_number(name) not in {None, Signals.SIGKILL, Signals.SIGSTOP}
 
 
 def signal_number(name: str) -> int | None:

@@ -10,6 +10,7 @@ from agent.domain.errors import InvalidArgumentError
 from agent.domain.history import signal_of
 from agent.domain.pools import WarmPool
 from agent.domain.session import LONGEST_TTL_SECONDS, Port, Session
+from agent.domain.stopping import asks_to_end
 from agent.images.images import checked_reference
 from agent.logs.report import Tail
 from agent.sessions.claims import checked_request
@@ -85,6 +86,9 @@ def _spec(spec: pb.SessionSpec, identity: Identity) -> SessionSpec:
         raise InvalidArgumentError("spec.env", "a name is empty or contains '='")
     if spec.disk_bytes < 0:
         raise InvalidArgumentError("spec.disk_bytes", "it is negative")
+    if spec.stop_signal and not asks_to_end(spec.stop_signal):
+        text = "it is not the name of a signal that a program can handle"
+        raise InvalidArgumentError("spec.stop_signal", text)
     return SessionSpec(
         identity=identity,
         image=checked_reference(spec.image),
@@ -97,7 +101,16 @@ def _spec(spec: pb.SessionSpec, identity: Identity) -> SessionSpec:
         ttl=_ttl(spec, "spec.ttl"),
         ports=_port_requests(spec.ports),
         disk_bytes=spec.disk_bytes,
+        stop_signal=spec.stop_signal,
+        stop_grace=_stop_grace(spec),
     )
+
+
+def _stop_grace(spec: pb.SessionSpec) -> float:
+    seconds = spec.stop_grace.seconds + spec.stop_grace.nanos / 1e9
+    if seconds < 0:
+        raise InvalidArgumentError("spec.stop_grace", "it is negative")
+    return seconds
 
 
 def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
@@ -183,6 +196,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         cpu_time=duration_to_proto(usage.cpu_seconds),
         peak_memory_bytes=usage.peak_memory_bytes,
         prepared=bool(session.prepared),
+        stop=None if session.stop is None else pb.StopResult(**asdict(session.stop)),
     )
     if tail is None:
         return pb.GetReportResponse(report=message)

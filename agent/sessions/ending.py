@@ -12,11 +12,12 @@ from agent.domain import stopping
 from agent.domain.ends import Evidence
 from agent.domain.engine import Container, ReportedEnd, name_of
 from agent.domain.errors import AgentError, ContainerGoneError, EngineUnavailableError
-from agent.domain.history import MOST_KILLED, StopResult
+from agent.domain.history import MOST_KILLED
 from agent.domain.session import Process, Session
 from agent.domain.stopping import Member
 from agent.init.messages import WAIT_FOR_ALL
 from agent.sessions.runtime import Runtime
+from tiltyard.contract import StopResult
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -94,7 +95,7 @@ async def end_process(
     """
     async with Following(runtime, session, process) as following:
         stop = _Stop(runtime, session, process)
-        grace = runtime.settings.stop_grace
+        grace = runtime.stop_grace(session.spec)
         name = f"stop-{session.internal_id}"
         if not await first_completed(following.wait(), stop.run(grace), name):
             await stop.force()
@@ -110,7 +111,7 @@ class _Stop:
         self._session = session
         self._first = first
         self._signalled: list[Process] = []
-        self.result = StopResult(stopping.DEFAULT_SIGNAL)
+        self.result = StopResult(session.stop_signal)
 
     async def run(self, grace: float) -> None:
         """Send the signal to each process that is due; returns after `grace` seconds."""

@@ -37,6 +37,12 @@ class Runtime:
     forget_flows: ForgetFlows
     failpoint: Reach
 
+    def stop_grace(self, spec: SessionSpec) -> float:
+        """Seconds from the signal of a stop to SIGKILL."""
+        settings = self.settings
+        asked = spec.stop_grace
+        return min(asked, settings.max_stop_grace) if asked else settings.stop_grace
+
     def disk_limit(self, spec: SessionSpec) -> int:
         """Bytes that a session may write; 0 for no limit."""
         return spec.disk_bytes or self.settings.session_disk * MEBI

@@ -144,6 +144,7 @@ class AgentConfig(Settings):
         default_factory=lambda: preparation.default_limit(_memory_bytes())
     )
     stop_grace: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    max_stop_grace: Annotated[float, Field(ge=0, le=3600)] = 60.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048
     session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
     session_log_lines: Annotated[int, Field(ge=0)] = 5000

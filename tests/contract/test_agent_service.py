@@ -120,6 +120,18 @@ async def test_a_stop_for_a_reason_that_only_the_host_can_know_is_refused(
     assert session.state == pb.STATE_RUNNING
 
 
+@pytest.mark.parametrize("signal", ["SIGKILL", "9", "STOP", "SIGNONE"])
+async def test_a_signal_that_asks_no_program_to_end_is_refused(stub: Any, signal: str) -> None:
+    assert (
+        await refused(stub.StartSession(start_request(stop_signal=signal))) == "INVALID_ARGUMENT"
+    )
+
+
+async def test_a_negative_grace_period_is_refused(stub: Any) -> None:
+    request = start_request(stop_grace=Duration(seconds=-1))
+    assert await refused(stub.StartSession(request)) == "INVALID_ARGUMENT"
+
+
 async def until_sealed(stub: Any, internal_id: str) -> None:
     """Wait until the log of a session is sealed."""
     while True:

@@ -60,6 +60,9 @@ SPELLED = {
     "prepared": "",
     "size": "",
     "sizes": "",
+    "stop": "",
+    "stop_grace": "",
+    "stop_signal": "",
 }
 """The fields of messages that have other names than those of the values."""
 

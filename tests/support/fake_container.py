@@ -73,6 +73,7 @@ class FakeContainer:
     tree: list[FakeProcess] = field(default_factory=list)
     waits_for_all: bool = False
     program_code: int | None = None
+    stop_signal: str = ""
 
     @property
     def members(self) -> list[Member]:
@@ -153,6 +154,7 @@ class FakeContainer:
             end_time=self.end_time,
             error=self.error,
             address=self.address,
+            stop_signal=self.stop_signal,
         )
 
     @property

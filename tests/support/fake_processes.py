@@ -5,12 +5,11 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from signal import Signals
 from typing import TYPE_CHECKING
 
 from agent.domain.engine import InitState
 from agent.domain.session import Process
-from agent.domain.stopping import Member
+from agent.domain.stopping import Member, signal_number
 from agent.init.messages import WAIT_FOR_ALL
 from tests.support.fake_calls import FakeCalls
 
@@ -33,12 +32,14 @@ class FakeProcess:
 class FakeProcesses(FakeCalls):
     """The part of a fake engine that the kernel plays: it needs no engine that answers.
 
-    `ignores_sigterm` has names or ids of containers whose program ignores SIGTERM.
+    `ignores_sigterm` has names or ids of containers whose program ignores SIGTERM, `stop_signals`
+    the signals that images declare.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.ignores_sigterm: set[str] = set()
+        self.stop_signals: dict[str, str] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -111,7 +112,7 @@ class FakeProcesses(FakeCalls):
         sent_to.got.append(signal)
         ignores = signal == "SIGTERM" and self.ignores_sigterm & {held.id, held.name}
         if signal in sent_to.ends_by and not ignores:
-            self.end_process(held.id, sent_to, 128 + Signals[signal])
+            self.end_process(held.id, sent_to, 128 + (signal_number(signal) or 0))
 
     async def _end_below(self, process: Process) -> None:
         """Wait until a process below an init has ended; no-op for any other."""

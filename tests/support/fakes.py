@@ -225,6 +225,7 @@ class FakeEngine(FakeProcesses):
             if spec.name in self._ids:
                 raise errors.ContainerExistsError(spec.name)
             held = FakeContainer(spec, f"{next(self._numbers):064x}")
+            held.stop_signal = self.stop_signals.get(spec.image, "")
             if spec.prepared:
                 held.config = config_digest(spec, self.config_version)
             self._containers[held.id] = held

@@ -67,6 +67,11 @@ def test_a_shape_has_nothing_that_a_start_hands_over_or_records() -> None:
     assert shape.ttl is None
 
 
+def test_shape_leaves_out_how_a_session_is_stopped() -> None:
+    asked = replace(SPEC, stop_signal="SIGINT", stop_grace=30.0)
+    assert asked.shape == SPEC.shape
+
+
 def test_a_shape_is_its_own_shape() -> None:
     shape = SPEC.shape
     assert shape is not None
@@ -150,6 +155,8 @@ OTHERS: dict[str, object] = {
     "ttl": None,
     "ports": (),
     "disk_bytes": 0,
+    "stop_signal": "SIGINT",
+    "stop_grace": 30.0,
 }
 """Another value of each field."""
 

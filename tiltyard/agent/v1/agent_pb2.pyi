@@ -541,6 +541,8 @@ class SessionSpec(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     DISK_BYTES_FIELD_NUMBER: _builtins.int
+    STOP_SIGNAL_FIELD_NUMBER: _builtins.int
+    STOP_GRACE_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     image: _builtins.str
@@ -552,6 +554,10 @@ class SessionSpec(_message.Message):
     disk_bytes: _builtins.int
     """Bytes that its container may write: beyond them the session ends with reason DISK. 0 for the
     host's own limit.
+    """
+    stop_signal: _builtins.str
+    """Name of the signal by which it is stopped, such as "SIGINT", never SIGKILL or SIGSTOP; empty for
+    that of its image.
     """
     @_builtins.property
     def identity(self) -> Global___Identity:
@@ -581,6 +587,10 @@ class SessionSpec(_message.Message):
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortRequest]:
         """The ports to publish."""
 
+    @_builtins.property
+    def stop_grace(self) -> _duration_pb2.Duration:
+        """Time from that signal to SIGKILL, at most what the host allows; absent for the host's own."""
+
     def __init__(
         self,
         *,
@@ -596,10 +606,12 @@ class SessionSpec(_message.Message):
         limits: Global___Resources | None = ...,
         ports: _abc.Iterable[Global___PortRequest] | None = ...,
         disk_bytes: _builtins.int = ...,
+        stop_signal: _builtins.str = ...,
+        stop_grace: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "limits", b"limits", "reservation", b"reservation", "ttl", b"ttl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "limits", b"limits", "reservation", b"reservation", "stop_grace", b"stop_grace", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "disk_bytes", b"disk_bytes", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "limits", b"limits", "network_mode", b"network_mode", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "disk_bytes", b"disk_bytes", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "limits", b"limits", "network_mode", b"network_mode", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "stop_grace", b"stop_grace", "stop_signal", b"stop_signal", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1705,6 +1717,7 @@ class Report(_message.Message):
     CPU_TIME_FIELD_NUMBER: _builtins.int
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     PREPARED_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -1753,6 +1766,10 @@ class Report(_message.Message):
     def cpu_time(self) -> _duration_pb2.Duration:
         """Processor time of all its runs; absent when it could not be read of any."""
 
+    @_builtins.property
+    def stop(self) -> Global___StopResult:
+        """How its last run was stopped; absent when it ended by itself."""
+
     def __init__(
         self,
         *,
@@ -1772,10 +1789,11 @@ class Report(_message.Message):
         cpu_time: _duration_pb2.Duration | None = ...,
         peak_memory_bytes: _builtins.int | None = ...,
         prepared: _builtins.bool = ...,
+        stop: Global___StopResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "prepared", b"prepared", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "timeline", b"timeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "prepared", b"prepared", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "stop", b"stop", "timeline", b"timeline"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1791,6 +1809,46 @@ class Report(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
 
 Global___Report: _TypeAlias = Report  # noqa: Y015
+
+@_typing.final
+class StopResult(_message.Message):
+    """StopResult is how an agent stopped a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNAL_FIELD_NUMBER: _builtins.int
+    DELIVERED_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
+    KILLED_FIELD_NUMBER: _builtins.int
+    signal: _builtins.str
+    """Name or number of the signal that asked it to end."""
+    delivered: _builtins.bool
+    """Whether a process of the session received the signal; absent when nobody knows, since only the
+    engine was asked to send it.
+    """
+    forced: _builtins.bool
+    """True when SIGKILL was needed after the grace period."""
+    @_builtins.property
+    def killed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the processes that SIGKILL ended, at most 20 of them."""
+
+    def __init__(
+        self,
+        *,
+        signal: _builtins.str = ...,
+        delivered: _builtins.bool | None = ...,
+        forced: _builtins.bool = ...,
+        killed: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delivered", b"_delivered", "delivered", b"delivered"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivered", b"_delivered", "delivered", b"delivered", "forced", b"forced", "killed", b"killed", "signal", b"signal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delivered: _TypeAlias = _typing.Literal["delivered"]  # noqa: Y015
+    _WhichOneofArgType__delivered: _TypeAlias = _typing.Literal["_delivered", b"_delivered"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delivered) -> _WhichOneofReturnType__delivered | None: ...
+
+Global___StopResult: _TypeAlias = StopResult  # noqa: Y015
 
 @_typing.final
 class FailedRun(_message.Message):

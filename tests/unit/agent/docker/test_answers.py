@@ -46,6 +46,22 @@ def test_container_that_failed_to_start_has_not_ended() -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "signal"),
+    [
+        ({"StopSignal": "SIGINT"}, "SIGINT"),
+        ({"StopSignal": "37"}, "37"),
+        ({"StopSignal": "SIGNONE"}, ""),
+        ({"StopSignal": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_parses_the_signal_that_an_image_declares(declared: dict[str, Any], signal: str) -> None:
+    answer = inspected(Status="running")
+    answer["Config"] = {**answer["Config"], **declared}
+    assert answers.container_of(answer, Process(42, 7)).stop_signal == signal
+
+
+@pytest.mark.parametrize(
     ("networks", "address"),
     [
         ({"bridge": {"IPAddress": "172.17.0.2"}}, "172.17.0.2"),

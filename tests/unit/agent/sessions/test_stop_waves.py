@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import replace
 from unittest import mock
 
+import pytest
+
 from agent.domain import errors
-from agent.domain.history import StopResult
 from agent.sessions.ending import end_process
-from tests.support.agent.hosts import Agent, until
-from tests.support.agent.samples import a_spec, an_id
-from tiltyard.contract import EndReason
+from tests.support.agent.hosts import Agent, Host, until
+from tests.support.agent.samples import IMAGE, a_spec, an_id
+from tiltyard.contract import EndReason, State, StopResult
 
 
 async def test_game_behind_a_script_gets_the_signal_once_the_script_has_ended(
@@ -110,3 +111,61 @@ async def test_without_a_grace_period_both_signals_are_sent_at_once(agent: Agent
     assert end is not None
     assert game.got == ["SIGTERM"]
     assert result.forced
+
+
+@pytest.mark.parametrize(
+    ("of_image", "of_application", "sent"),
+    [
+        ("", "", "SIGTERM"),
+        ("SIGINT", "", "SIGINT"),
+        ("SIGINT", "SIGHUP", "SIGHUP"),
+        ("SIGRTMIN+3", "", "SIGRTMIN+3"),
+    ],
+)
+async def test_signal_is_that_of_the_application_else_of_the_image(
+    agent: Agent, of_image: str, of_application: str, sent: str
+) -> None:
+    agent.engine.stop_signals[IMAGE] = of_image
+    session = await agent.sessions.start(an_id(), a_spec(stop_signal=of_application))
+    game = agent.engine.program_of(session.container)
+    game.ends_by = frozenset({sent})
+    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    assert game.got == [sent]
+    assert ended.stop == StopResult(sent, delivered=True)
+
+
+async def test_restarted_agent_knows_the_signal_of_an_image_while_the_engine_hangs(
+    host: Host,
+) -> None:
+    host.engine.stop_signals[IMAGE] = "SIGINT"
+    async with host() as agent:
+        session = await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    game = host.engine.program_of(session.container)
+    host.engine.unavailable = True
+    async with host(reconcile=False) as agent:
+        await host.clock.advance(61)
+        agent.sessions.end_due()
+        await until(lambda: bool(game.got))
+        assert game.got == ["SIGINT"]
+        host.engine.unavailable = False
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (0.0, 10.0),
+        (4.0, 4.0),
+        (40.0, 40.0),
+        (999.0, 60.0),
+    ],
+)
+async def test_grace_is_that_of_the_application_up_to_the_hosts_bound(
+    agent: Agent, asked: float, given: float
+) -> None:
+    session = await agent.sessions.start(an_id(), a_spec(stop_grace=asked, ttl=100.0))
+    agent.engine.ignores_sigterm.add(session.container)
+    stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.DRAIN))
+    await agent.clock.advance(given - 0.1)
+    assert agent.now(session.internal_id).state is State.SHUTTINGDOWN
+    await agent.clock.advance(1)
+    assert (await stopper).exit_code == 137

@@ -30,7 +30,7 @@ from tiltyard.agent.wire import (
     interned,
     resources_to_proto,
 )
-from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec
+from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec, StopResult
 from tiltyard.runtime.clock import from_ms, to_ms
 
 _PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
@@ -73,6 +73,8 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
             for port in spec.ports
         ],
         disk_bytes=spec.disk_bytes,
+        stop_signal=spec.stop_signal,
+        stop_grace=duration_to_proto(spec.stop_grace or None),
     )
 
 
@@ -183,9 +185,19 @@ def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
         cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
         peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
         prepared=report.prepared,
+        stop=_stop_in(report.stop) if known("stop") else None,
         log=response.log if response.HasField("log") else None,
         log_truncated=response.log_truncated,
         log_damaged=response.log_damaged,
+    )
+
+
+def _stop_in(stop: agent_pb2.StopResult) -> StopResult:
+    return StopResult(
+        signal=stop.signal,
+        delivered=stop.delivered if stop.HasField("delivered") else None,
+        forced=stop.forced,
+        killed=tuple(stop.killed),
     )
 
 

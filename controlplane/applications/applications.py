@@ -24,6 +24,7 @@ _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 MAX_PORTS = 32  # Per application: the engine publishes them one by one, under a lock
 MAX_REMEMBERED = 1000  # Applications kept in memory with their tags
 MAX_REGIONS = 256  # Per application
+MAX_STOP_GRACE = 3600  # Seconds that an application may ask for; a host may allow fewer
 
 
 AllowsNetwork = Callable[[str, NetworkMode], bool]

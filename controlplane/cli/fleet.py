@@ -75,7 +75,6 @@ AGENT: tuple[Column, ...] = (
     "revoked",
     ("UNCLAIMED", "unclaimedCount"),
     "warmPools",
-    "prepared",
     "images",
     ("IMAGES OF", _image_accounts),
     ("FREE FOR IMAGES", _free_for_images),

@@ -16,6 +16,7 @@ from tiltyard.contract import (
     Resources,
     SessionSpec,
     State,
+    StopResult,
 )
 
 
@@ -227,7 +228,7 @@ class SessionReport:
 
     `log` is None if the host does not have it; `log_truncated` if it is only the end of the log,
     `log_damaged` if the engine could not read a part of the log. `prepared`: it used a prepared
-    container.
+    container. `stop` is None if its last run ended by itself.
     """
 
     state: State
@@ -244,6 +245,7 @@ class SessionReport:
     cpu_seconds: float | None
     peak_memory_bytes: int | None
     prepared: bool
+    stop: StopResult | None
     log: bytes | None
     log_truncated: bool
     log_damaged: bool

@@ -13,7 +13,7 @@ from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.domain.contract import SessionReport
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import EndReason, FailedRun, Moment, State
+from tiltyard.contract import EndReason, FailedRun, Moment, State, StopResult
 
 milliseconds = st.integers(0, 4_000_000_000_000)
 times = milliseconds.map(lambda count: count / 1000)
@@ -38,6 +38,14 @@ ended = st.builds(
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
     prepared=st.sampled_from(["", an_id()]),
+    stop=st.none()
+    | st.builds(
+        StopResult,
+        st.sampled_from(["SIGTERM", "37"]),
+        st.none() | st.booleans(),
+        st.booleans(),
+        st.lists(st.just("game"), max_size=3).map(tuple),
+    ),
     run_usage=st.builds(Usage, st.none() | spans, st.none() | st.integers(0, 2**50)),
 )
 
@@ -68,6 +76,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         cpu_seconds=session.run_usage.cpu_seconds,
         peak_memory_bytes=session.run_usage.peak_memory_bytes,
         prepared=bool(session.prepared),
+        stop=session.stop,
         log=None if tail is None else tail.data,
         log_truncated=tail is not None and tail.cut,
         log_damaged=tail is not None and session.log_damaged,

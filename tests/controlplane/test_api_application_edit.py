@@ -71,6 +71,7 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
         "ports": [],
     }
     assert set(changes) == set(APPLICATION) - {"name"}
+    changes |= {"stopSignal": "SIGINT", "stopGrace": 30}
     for field, value in changes.items():
         answer = await system.edit(**{**dict.fromkeys(changes), field: value})
         assert answer.status == 204
@@ -98,6 +99,32 @@ async def test_bad_edits_are_refused_and_change_nothing(system: Places) -> None:
     for changes, fields in cases:
         assert_error(await system.edit(**{"tagKeep": 9, **changes}), 422, *fields)
         assert await system.application() == APPLICATION
+
+
+async def test_stop_signal_and_grace_can_be_reset(system: Places) -> None:
+    assert (await system.edit(stopSignal="SIGINT", stopGrace=30)).status == 204
+    assert (await system.edit(stopSignal="", stopGrace=0)).status == 204
+    assert await system.application() == APPLICATION
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stopSignal", "SIGKILL"),
+        ("stopSignal", "SIGSTOP"),
+        ("stopSignal", "SIGNONE"),
+        ("stopSignal", 15),
+        ("stopGrace", -1),
+        ("stopGrace", 3601),
+        ("stopGrace", 1.5),
+    ],
+)
+async def test_bad_stop_signals_and_graces_are_refused(
+    system: Places, field: str, value: object
+) -> None:
+    changes: dict[str, Any] = {field: value}
+    assert_error(await system.edit(**changes), 422, field)
+    assert await system.application() == APPLICATION
 
 
 async def test_unknown_names_in_an_edit_are_404_and_change_nothing(system: Places) -> None:
@@ -157,6 +184,8 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
         "ports": [],
         "limits": {"cpu": 4, "ram": 1024, "disk": 300},
         "reservation": {"cpu": 3, "ram": 9},
+        "stopSignal": "SIGINT",
+        "stopGrace": 30,
     }
     assert (await system.edit(**changes, regions=["elsewhere"])).status == 204
     assert await system.read("/session/old") == before
@@ -171,6 +200,9 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert [spec.reservation.nano_cpus for spec in specs] == [10**9, 3 * 10**9]
     assert [spec.limits.nano_cpus for spec in specs] == [10**9, 4 * 10**9]
     assert [spec.disk_bytes for spec in specs] == [0, 300 * 2**20]
+    assert [spec.stop_signal for spec in specs] == ["", "SIGINT"]
+    assert [spec.HasField("stop_grace") for spec in specs] == [False, True]
+    assert specs[1].stop_grace.seconds == 30
     assert (await system.call("DELETE", "/session/old")).status == 204
 
 

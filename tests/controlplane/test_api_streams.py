@@ -166,6 +166,9 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
             cpu_time=Duration(seconds=2, nanos=250_000_000),
             peak_memory_bytes=2**40,
             prepared=True,
+            stop=agent_pb2.StopResult(
+                signal="SIGINT", delivered=True, forced=True, killed=["game", "helper"]
+            ),
         ),
         log=b"one\n\xff\xc3\xa4\0",
         log_truncated=True,
@@ -181,6 +184,10 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         "exitCode": 137,
         "signal": 9,
         "oomKilled": True,
+        "stopSignal": "SIGINT",
+        "signalDelivered": True,
+        "forced": True,
+        "killed": ["game", "helper"],
         "restartCount": 7,
         "failedRuns": [
             {
@@ -225,6 +232,10 @@ async def test_unknown_values_of_a_report_are_null(system: System) -> None:
     assert found["prepared"] is False
     assert found["logTruncated"] is False
     assert found["logDamaged"] is False
+    assert found["stopSignal"] is None
+    assert found["signalDelivered"] is None
+    assert found["forced"] is False
+    assert found["killed"] == []
 
 
 async def test_a_report_of_an_unknown_format_is_503(system: System) -> None:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_va
 from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import Name, PortNumber, json_pattern
 from controlplane.api.operations.shown import Cores, Mebibytes, Shown, at
-from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, Changes
+from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, MAX_STOP_GRACE, Changes
 from controlplane.registries.client import TAG
 from controlplane.storage.tables.applications import Application
 from tiltyard.contract import MEBI, NANO, NetworkMode, PortRequest, Protocol, Resources
@@ -88,6 +88,23 @@ def _covered(reservation: _Reserved, info: ValidationInfo) -> _Reserved:
 _Repository = Annotated[str, Field(min_length=1, max_length=512)]
 _TagKeep = Annotated[int, Field(ge=1, le=100)]
 _NetworkMode = Literal["bridge", "host"]
+_StopSignal = Literal[
+    "",
+    "SIGHUP",
+    "SIGINT",
+    "SIGQUIT",
+    "SIGABRT",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGALRM",
+    "SIGTERM",
+    "SIGCONT",
+    "SIGWINCH",
+    "SIGPWR",
+    "SIGRTMIN+3",
+]
+"""Those that games and the inits of images handle; empty for the image's own."""
+_StopGrace = Annotated[int, Field(ge=0, le=MAX_STOP_GRACE)]
 _Regions = Annotated[list[Name], Field(min_length=1, max_length=MAX_REGIONS)]
 _Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterValidator(_each_once)]
 
@@ -104,6 +121,8 @@ class ApplicationEditBody(Body):
     nodePool: Name | None = None  # noqa: N815  # the interface's name
     regions: _Regions | None = None
     ports: _Ports | None = None
+    stopSignal: _StopSignal | None = None  # noqa: N815  # the name in JSON
+    stopGrace: _StopGrace | None = None  # noqa: N815  # the name in JSON
 
     def changes(self) -> Changes:
         """Convert the given fields to those of an application."""
@@ -123,6 +142,8 @@ class ApplicationEditBody(Body):
             if ports is None
             else tuple(PortRequest(p.requested, Protocol(p.protocol), p.tls) for p in ports),
             "disk_bytes": limits and round((limits.disk or 0) * MEBI),
+            "stop_signal": self.stopSignal,
+            "stop_grace": self.stopGrace,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -187,6 +208,8 @@ class ListedApplication(Shown):
     limits: ListedLimits
     reservation: ListedResources
     ports: list[ListedPort]
+    stop_signal: Annotated[str, Field(exclude_if=operator.not_)]
+    stop_grace: Annotated[int, Field(exclude_if=operator.not_)]
 
 
 def listed(application: Application) -> ListedApplication:

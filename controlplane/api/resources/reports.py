@@ -9,7 +9,7 @@ from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.domain.status import SessionStatus
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import EndReason, State, StopResult
 
 
 class ShownFailedRun(Shown):
@@ -54,6 +54,10 @@ class Report(Shown):
     exit_code: int | None
     signal: int | None
     oom_killed: bool
+    stop_signal: str | None = None
+    signal_delivered: bool | None = None
+    forced: bool = False
+    killed: list[str] = Field(default_factory=list)
     restart_count: int
     failed_runs: list[ShownFailedRun]
     timeline: list[ShownMoment]
@@ -74,4 +78,15 @@ async def get_report(request: web.Request) -> Answer[Report]:
     sessions = services_of(request).sessions
     found = await sessions.get(caller_of(request), request.match_info["id"])
     report = await sessions.report(found)
-    return Answer(Report.show(report, id=found.session.id))
+    return Answer(Report.show(report, id=found.session.id, **_of_stop(report.stop)))
+
+
+def _of_stop(stop: StopResult | None) -> dict[str, object]:
+    if stop is None:
+        return {}
+    return {
+        "stop_signal": stop.signal,
+        "signal_delivered": stop.delivered,
+        "forced": stop.forced,
+        "killed": list(stop.killed),
+    }

@@ -68,6 +68,8 @@ CREATE TABLE application (
     reservation TEXT NOT NULL,
     ports TEXT NOT NULL,
     disk_bytes INTEGER NOT NULL DEFAULT 0,
+    stop_signal TEXT NOT NULL DEFAULT '',
+    stop_grace INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;

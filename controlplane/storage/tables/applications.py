@@ -29,7 +29,7 @@ PORTION = 20  # Applications read per query of a list
 
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
-    " reservation, ports, disk_bytes"
+    " reservation, ports, disk_bytes, stop_signal, stop_grace"
 )
 _VALUES = ", ".join(f":{column}" for column in _COLUMNS.split(", "))
 _AS_JSON = ("regions", "limits", "reservation", "ports")
@@ -39,7 +39,8 @@ _AS_JSON = ("regions", "limits", "reservation", "ports")
 class Application:
     """An image repository and the settings of its sessions.
 
-    `disk_bytes` is a session's disk limit, 0 for its host's.
+    `disk_bytes` is a session's disk limit, 0 for its host's. `stop_signal` is the name of the
+    signal of a stop, empty for its image's; `stop_grace` are seconds, 0 for its host's.
     """
 
     account: str
@@ -54,6 +55,8 @@ class Application:
     reservation: Resources
     ports: tuple[PortRequest, ...]
     disk_bytes: int = 0
+    stop_signal: str = ""
+    stop_grace: int = 0
 
     def spec(self, identity: Identity, image: str) -> SessionSpec:
         """Return the spec of its sessions that run an image, without what each request adds."""
@@ -65,6 +68,8 @@ class Application:
             limits=self.limits,
             ports=self.ports,
             disk_bytes=self.disk_bytes,
+            stop_signal=self.stop_signal,
+            stop_grace=self.stop_grace,
         )
 
 

@@ -46,10 +46,12 @@ CREATE TABLE application (
     reservation TEXT NOT NULL,
     ports TEXT NOT NULL,
     disk_bytes INTEGER NOT NULL DEFAULT 0,
+    stop_signal TEXT NOT NULL DEFAULT '',
+    stop_grace INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,1795909347067);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}','[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0}]',0,'',0,1795909347067);
 CREATE TABLE enrolment_token (
     id TEXT PRIMARY KEY,
     secret_hash BLOB NOT NULL,

@@ -1,12 +1,12 @@
 """Where an application can be played: regions with capacity or a ready standby."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from controlplane.applications.applications import Applications
 from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
-from controlplane.domain.placement import Wanted
+from controlplane.domain.placement import Wanted, wanted_for
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.images import PullState
@@ -16,9 +16,23 @@ from controlplane.registries.client import TAG
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.applications import Application
 from controlplane.storage.tables.tags import Tag
+from tiltyard.contract import Identity
 from tiltyard.runtime.clock import Clock
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TagInRegion:
+    """Whether a healthy host of a region has pulled an enabled tag.
+
+    `pull`: if none has, the state of its pull, if there is one. `preparation_errors`: by address
+    the hosts that cannot prepare containers of it, and why.
+    """
+
+    exists: bool
+    pull: PullState | None
+    preparation_errors: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +49,8 @@ class Locations:
     patience: float
     clock: Clock
 
-    async def find_tag(
-        self, caller: Caller, region: str, name: str, version: str
-    ) -> tuple[bool, PullState | None]:
+    async def find_tag(self, caller: Caller, region: str, name: str, version: str) -> TagInRegion:
         """Return whether a healthy host of the region has pulled an enabled tag.
-
-        If none has, also return the state of its pull, if there is one.
 
         Raises:
             BadRequestError: `version` cannot be a tag.
@@ -62,7 +72,12 @@ class Locations:
             return found
 
         found = await self._when_known(is_on_a_host, [place], images)
-        return found, None if found else self.fleet.pull_state(*place, images)
+        pull = None if found else self.fleet.pull_state(*place, images)
+        errors: dict[str, str] = {}
+        for image in images:
+            spec = application.spec(Identity(application.account, "", name, "", region), image)
+            errors |= self.fleet.preparation_errors(*place, wanted_for(spec).shape)
+        return TagInRegion(found, pull, errors)
 
     async def available(self, caller: Caller, name: str) -> dict[str, tuple[str, ...]]:
         """Return regions that can take one more session now, with addresses that answer ping.

@@ -75,6 +75,7 @@ AGENT: tuple[Column, ...] = (
     "revoked",
     ("UNCLAIMED", "unclaimedCount"),
     "warmPools",
+    "prepared",
     "images",
     ("IMAGES OF", _image_accounts),
     ("FREE FOR IMAGES", _free_for_images),

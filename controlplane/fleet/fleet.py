@@ -202,6 +202,15 @@ class Fleet:
         states = {host.images.state_of(image) for host in hosts for image in images}
         return next((state for state in _BEST_PULLS if state in states), None)
 
+    def preparation_errors(self, region: str, node_pool: str, shape: str) -> dict[str, str]:
+        """Return why hosts of a region and node pool cannot prepare a shape, by address."""
+        reports = (host.report for host in self.hosts_of(region, node_pool))
+        return {
+            report.public_address: report.prepared[shape].error
+            for report in reports
+            if report is not None and shape in report.prepared and report.prepared[shape].error
+        }
+
     def has_image(self, region: str, node_pool: str, image: str, *, usable: bool = False) -> bool:
         """Return whether a reachable host of a region and node pool has pulled an image.
 

@@ -15,6 +15,7 @@ from controlplane.operators.fleet import Declared, check_undeclared
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounts import Caller
 from controlplane.storage.tables.fleet import AgentRow, agents, order_drain, remove_agent
+from tiltyard.contract import PreparedShape
 from tiltyard.runtime.clock import Clock
 
 ORDER_WAIT = 2.0
@@ -69,6 +70,8 @@ class ShownAgent:
     pulls: list[Pull] = field(default_factory=list)
     image_accounts: list[ImagesOfAccount] = field(default_factory=list)
     """The accounts with images on its host, the one with the most bytes first."""
+    prepared: list[PreparedShape] = field(default_factory=list)
+    """Prepared containers by shape, failing ones first, then those with the most containers."""
     warm_pools: list[KeptOnHost] = field(default_factory=list)
     """The pools that have, or should have, standbys on its host."""
     latency: float | None = None
@@ -177,12 +180,18 @@ class Agents:
             lost=host.lost,
             pulls=host.images.pulls,
             image_accounts=[ImagesOfAccount(*each) for each in host.images.room.held],
+            prepared=_prepared(host),
             warm_pools=self.standbys.kept_on(host),
             latency=host.latency.seconds,
             unresponsive_addresses=list(host.latency.unresponsive),
             unclaimed=sorted(host.unclaimed),
             start_failures=host.failures.known(self.fleet.now()),
         )
+
+
+def _prepared(host: Host) -> list[PreparedShape]:
+    shapes = {} if host.report is None else host.report.prepared
+    return sorted(shapes.values(), key=lambda shape: (not shape.error, -shape.kept, shape.image))
 
 
 def _revoked(row: AgentRow) -> ShownAgent:

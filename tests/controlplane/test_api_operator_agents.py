@@ -47,6 +47,7 @@ async def test_an_agent_is_shown_with_its_host(system: Operated) -> None:
     none: dict[str, Any] = {"unresponsiveAddresses": []}
     for thing in ("pull", "warmPool", "startFailure"):
         none |= {f"{thing}s": [], f"{thing}Count": 0}
+    none |= {"prepared": [], "preparedCount": 0}
     unset = ("certificateExpires", "authority", "revoked", "latency", "drainDeadline", "lost")
     assert shown == none | dict.fromkeys(unset) | {
         "name": busy.name,

@@ -61,6 +61,17 @@ class ListedImageAccount(Shown):
     size: Mebibytes = at("size_bytes")
 
 
+class ListedPreparedShape(Shown):
+    """The prepared containers for the sessions of an account's application on a host.
+
+    `kept` wait for a start. `cause`: why the latest preparation failed.
+    """
+
+    image: str
+    kept: int
+    cause: Maybe = at("error")
+
+
 class KeptWarmPool(Shown):
     """A warm pool on a host: `size` standbys are ordered, `standbys` exist, `ready` are claimable.
 
@@ -103,6 +114,7 @@ class ListedAgent(Shown):
     `draining`: it takes no new sessions; remaining ones are stopped at `drainDeadline`, if any.
     `drainPending`: it has not confirmed the newest order.
     `pulls`: at most 20 of `pullCount`, running ones first, then failing ones.
+    `prepared`: at most 20 of `preparedCount`, failing ones first, then those of most containers.
     `warmPools`: at most 20 of `warmPoolCount`, those with standbys here.
     `unclaimed`: at most 20 of `unclaimedCount` internal ids of sessions without a valid ticket or
     a known account, which belong to no account.
@@ -130,6 +142,8 @@ class ListedAgent(Shown):
     drain_pending: bool
     pulls: First20[ListedPull]
     pull_count: Count = at("pulls")
+    prepared: First20[ListedPreparedShape]
+    prepared_count: Count = at("prepared")
     warm_pools: First20[KeptWarmPool]
     warm_pool_count: Count = at("warm_pools")
     unclaimed: First20[str]

@@ -10,15 +10,20 @@ from controlplane.api.operations.services import caller_of, services_of
 from controlplane.fleet.host.images import PullState
 from controlplane.storage.tables.fleet import regions
 
+MAX_ERRORS = 20  # Enough to show a problem
+
 
 class TagExistence(TypedDict):
     """Whether sessions can run a tag in a region.
 
     `pull`: if not, the state of the pulls of its image there; absent without one.
+    `preparationErrors`: why hosts there cannot prepare containers of its image, at most 20, by
+    their addresses; absent without one. Starts do not depend on them.
     """
 
     exists: bool
     pull: NotRequired[PullState]
+    preparationErrors: NotRequired[dict[str, str]]  # as in the answer
 
 
 class Location(TypedDict):
@@ -43,8 +48,14 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     """
     region, image, version = (request.match_info[key] for key in ("region", "image", "version"))
     locations = services_of(request).locations
-    exists, pull = await locations.find_tag(caller_of(request), region, image, version)
-    return Answer({"exists": exists} if pull is None else {"exists": exists, "pull": pull})
+    found = await locations.find_tag(caller_of(request), region, image, version)
+    shown: TagExistence = {"exists": found.exists}
+    if found.pull is not None:
+        shown["pull"] = found.pull
+    if found.preparation_errors:
+        errors = sorted(found.preparation_errors.items())
+        shown["preparationErrors"] = dict(errors[:MAX_ERRORS])
+    return Answer(shown)
 
 
 @operation(key="locations")

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
-    """Show a host: resources, warm pools and warnings."""
+    """Show a host: resources, warm pools, prepared containers and warnings."""
     host = answer["host"]
     live = list(live)
     total = host["capacity"]
@@ -29,6 +29,7 @@ def host_lines(answer: Message, live: Iterable[Message]) -> list[str]:
                 f"{len(live) - len(standbys)} live, {host['free_sessions']} more by max_sessions",
             ),
             *(("warm pool", _pool(pool, standbys)) for pool in host["warm_pools"] if pool["size"]),
+            *(("prepared", _prepared(shape)) for shape in host["prepared"]),
             ("cores", _of(taken, total, "nano_cpus", cores)),
             ("memory", _of(taken, total, "memory_bytes", size)),
             ("gpus", _of(taken, total, "gpus", str)),
@@ -128,6 +129,11 @@ def _pool(pool: Message, standbys: Iterable[Message]) -> str:
     own = [each for each in standbys if each["warm_pool"] == pool["pool_id"]]
     ready = sum("ready_time" in each for each in own)
     return f"{pool['pool_id']}: {ready} of {pool['size']} ready, {len(own)} live"
+
+
+def _prepared(shape: Message) -> str:
+    state = f"{shape['kept']} waiting for {shape['image']}"
+    return f"{state}: {shape['error']}" if shape["error"] else state
 
 
 def _engine(host: Message) -> str:

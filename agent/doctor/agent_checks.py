@@ -37,6 +37,17 @@ def agent(agent: AgentFacts) -> Finding:
     return ok("agent", version)
 
 
+def prepared(agent: AgentFacts, setting: int) -> Finding:
+    """Containers should be prepared as long as that is not turned off."""
+    if not setting:
+        return ok("prepared", "turned off in the settings")
+    found = f"{agent.prepared} of at most {setting} wait for a start"
+    if not agent.unprepared:
+        return ok("prepared", found)
+    hint = "sessions of these images start more slowly, or not at all: see the cause"
+    return warn("prepared", f"{found}; not those of {'; '.join(agent.unprepared)}", hint)
+
+
 def agent_sock(socket: FileFacts | None) -> Finding:
     """The socket must be private: its clients can start containers."""
     if socket is None:

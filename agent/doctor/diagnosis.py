@@ -80,6 +80,7 @@ def _agent(facts: Facts) -> Iterator[Finding]:
         yield bad("agent", facts.agent.cause, hint)
         return
     yield agent_checks.agent(facts.agent)
+    yield agent_checks.prepared(facts.agent, facts.config.prepared)
     process = facts.agent.process
     if process is None:
         yield _unknown("agent-process", Unknown("this user has no permission to connect"))

@@ -91,13 +91,18 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """Facts from a running agent; `process` is None without permission."""
+    """Facts from a running agent; `process` is None without permission.
+
+    `prepared` containers wait for starts; `unprepared` has the causes why others do not.
+    """
 
     version: str
     reconciled: bool
     warnings: tuple[str, ...]
     held_ports: frozenset[HostPort]
     process: ProcessFacts | None
+    prepared: int = 0
+    unprepared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

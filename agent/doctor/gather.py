@@ -2,13 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from agent.client.agent_client import AgentClient, ClientError
+from agent.client.agent_client import AgentClient, ClientError, Message
 from agent.docker.dockerd import peer_pid
 from agent.docker.errors import Call
 from agent.docker.facts import component, isolates
@@ -116,7 +116,13 @@ def agent_facts(socket: Path) -> AgentFacts:
         warnings=tuple(answer["host"]["warnings"]),
         held_ports=held,
         process=_process_behind(socket),
+        prepared=sum(shape["kept"] for shape in answer["host"]["prepared"]),
+        unprepared=tuple(_unprepared(answer["host"]["prepared"])),
     )
+
+
+def _unprepared(shapes: Iterable[Message]) -> list[str]:
+    return sorted({f"{each['image']}: {each['error']}" for each in shapes if each["error"]})
 
 
 def _process_behind(socket: Path) -> ProcessFacts | None:

@@ -15,6 +15,7 @@ import pytest
 
 from agent.domain.engine import container_name
 from agent.network.tls_ports import TlsPorts
+from agent.sessions.prepared_containers import PreparedContainers
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import pulled
 from tests.support.agent.pools import POOL, a_pool, standbys
@@ -22,7 +23,7 @@ from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import WholeAgent, served
 from tests.support.fake_clock import until_idle
 from tests.support.fakes import FakeClock, FakeEngine
-from tiltyard.contract import Identity, PortRequest, Protocol, State
+from tiltyard.contract import Identity, PortRequest, PreparedShape, Protocol, State
 
 FIRST = "11111111-0000-4000-8000-000000000000"
 SECOND = "22222222-0000-4000-8000-000000000000"
@@ -113,6 +114,16 @@ async def test_distinguishes_standbys_from_sessions(
     drained = await host.ok("drain")
     assert FIRST in drained
     assert first.internal_id not in drained
+
+
+async def test_status_shows_prepared_containers_and_why_there_are_none(
+    host: WholeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = [PreparedShape("1", IMAGE, 2), PreparedShape("2", OTHER, 0, "cannot run the image")]
+    monkeypatch.setattr(PreparedContainers, "shapes", shapes)
+    lines = cells(await host.ok("status"))
+    assert ["prepared", f"2 waiting for {IMAGE}"] in lines
+    assert ["prepared", f"0 waiting for {OTHER}: cannot run the image"] in lines
 
 
 async def test_lists_sessions_by_creation(host: WholeAgent, clock: FakeClock) -> None:

@@ -16,7 +16,9 @@ GIB = 2**30
 ROOT = Path(__file__).resolve().parents[4]
 
 SOUND = facts.Facts(
-    config=AgentConfig(public_address="192.0.2.1", policy=Path("/etc/tiltyard/policy.toml")),
+    config=AgentConfig(
+        public_address="192.0.2.1", policy=Path("/etc/tiltyard/policy.toml"), prepared=16
+    ),
     docker_socket=facts.FileFacts(stat.S_IFSOCK | 0o660, 0, open_way=True),
     engine=facts.EngineFacts(
         api="1.47",
@@ -150,6 +152,9 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("state_dir.mode", stat.S_IFREG | 0o600, "state-dir", FAIL, "not a directory"),
         ("state_dir.mode", stat.S_IFDIR | 0o750, "state-dir", FAIL, "0750"),
         ("state_dir.uid", 0, "state-dir", FAIL, "owner 0, and the agent is user 990"),
+        ("agent.prepared", 3, "prepared", OK, "3 of at most 16 wait for a start"),
+        ("agent.unprepared", ("game: cannot run",), "prepared", WARN, "not those of game: cannot"),
+        ("config.prepared", 0, "prepared", OK, "turned off in the settings"),
         ("init", None, "init", WARN, "is not in place yet"),
         ("init", "cannot execute it", "init", FAIL, "cannot execute it"),
         ("init", facts.Unknown("Permission denied"), "init", WARN, "Permission denied"),

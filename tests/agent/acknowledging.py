@@ -1,6 +1,7 @@
 """An agent that prints every acknowledged change: `python -m tests.agent.acknowledging FOLDER`.
 
-It also prints which sessions' programs are executed, which must not be before their record.
+It also prints which sessions' programs are executed, which must not be before their record. All
+starts but the first take a prepared container.
 
 Its engine is in memory, its state in FOLDER/state. The further argument `files` or `folders` skips
 their fsync, so that the test must detect lost changes.
@@ -10,6 +11,7 @@ import asyncio
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from agent.domain.engine import LABEL_SESSION, Container, Start
@@ -22,6 +24,7 @@ from tests.support.fakes import FakeClock, FakeEngine
 from tiltyard.contract import EndReason
 
 STARTS = 4
+PREPARED = 4  # The only account is kept half of them
 
 
 def leave_out(what: str) -> None:
@@ -43,17 +46,24 @@ class SayingEngine(FakeEngine):
     """Prints which session's program is about to be executed."""
 
     async def hand_over(self, container: Container, channel: Path, start: Start) -> None:
-        say("executed", container.labels[LABEL_SESSION])
+        ordinary = container.labels.get(LABEL_SESSION)
+        say("executed", ordinary or start.env["TILTYARD_SESSION_ID"])
         await super().hand_over(container, channel, start)
 
 
 async def serve(folder: Path) -> None:
     """Make changes of every kind that must be durable."""
     clock = SystemHostClock()
-    async with served(folder, SayingEngine(FakeClock(clock.time())), clock) as host:
+    engine = SayingEngine(FakeClock(clock.time()))
+    async with served(folder, engine, clock, prepared=PREPARED) as host:
+        stock = host.daemon.prepared.stock
         for number in range(1, STARTS + 1):
-            session = await host.sessions.start(an_id(), a_spec())
-            say("started", session.internal_id)
+            internal_id = an_id()
+            identity = replace(a_spec().identity, session_id=internal_id)
+            session = await host.sessions.start(internal_id, a_spec(identity=identity))
+            say("prepared" if session.prepared else "started", session.internal_id)
+            while not len(stock):
+                await asyncio.sleep(0)
             await host.sessions.drains.order(DrainOrder(number, draining=False))
             say("drained", number)
         await host.daemon.warm_pools.set(a_pool(STARTS))

@@ -44,6 +44,8 @@ async def _missing(acknowledged: list[str], state: Path) -> list[str]:
         match what:
             case "started" | "executed":
                 return which in sessions and sessions[which].state is not State.CREATED
+            case "prepared":
+                return which in sessions and sessions[which].prepared != ""
             case "claimed":
                 return which in sessions and sessions[which].claim is not None
             case "stopped":
@@ -63,6 +65,8 @@ def test_f49_answered_changes_survive_a_power_cut(
     acknowledged, _ = next(power_cut.cuts([*deeds, deeds[0]], [len(deeds)], power_cut.everything))
     executed = [line for line in acknowledged if line.startswith("executed")]
     assert len(executed) >= 2 * STARTS
+    prepared = [line for line in acknowledged if line.startswith("prepared")]
+    assert len(prepared) == STARTS - 1
     assert len(acknowledged) - len(executed) == 3 * STARTS + 1
     at = chance.sample(range(len(deeds)), min(len(deeds), rounds(40, 400)))
     # Most is at risk immediately after each acknowledgement.

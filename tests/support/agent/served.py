@@ -146,6 +146,7 @@ async def served(
     certificate: CertificateFiles | None = None,
     *,
     metrics_listen: str = "",
+    prepared: int = 0,
 ) -> AsyncIterator[WholeAgent]:
     """Serve until the context ends, with an image for sessions."""
     engine.add_image(IMAGE)
@@ -158,6 +159,7 @@ async def served(
         clock=clock,
         state_dir=folder / "state",
         metrics_listen=metrics_listen,
+        prepared=prepared,
         policy=policy,
         stop_grace=0.05,
         tls_certificate=certificate.certificate if certificate else None,

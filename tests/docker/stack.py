@@ -12,8 +12,9 @@ import docker
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import ANSWERS_WITHIN, udp_round_trip
 from tests.faults.callers import assert_callers_served
-from tests.faults.containers import containers_of, remove_container
+from tests.faults.containers import containers_of, owner_of, remove_container
 from tests.faults.real_host import RealHost
+from tests.faults.records import recorded_sessions
 from tests.support.api_client import Answer, ApiClient
 from tests.support.deployment import APPLICATION, PATIENT, REGION, application, enable_tag
 from tests.support.harness import AgentProcess, AgentSpec, ControlPlaneProcess, wait_until
@@ -78,8 +79,18 @@ class Stack(Served):
     image: Image
 
     def containers(self) -> dict[str, Any]:
-        """Containers of this agent by name."""
-        return {str(each.name): each for each in containers_of(self.agent, self.engine)}
+        """Containers of this agent's sessions by name."""
+        return {str(each.name): each for owner, each in self._owned() if owner}
+
+    def prepared_containers(self) -> list[Any]:
+        """The containers that wait for a session."""
+        return [each for owner, each in self._owned() if not owner]
+
+    def _owned(self) -> list[tuple[str, Any]]:
+        """All containers of this agent, each with the internal id of its session or nothing."""
+        sessions = recorded_sessions(self.agent.state_dir)
+        found = containers_of(self.agent, self.engine)
+        return [(owner_of(each, sessions), each) for each in found]
 
     def pids(self) -> dict[str, int]:
         return {
@@ -148,7 +159,7 @@ def cleaned(stack: _S) -> Iterator[_S]:
     try:
         yield stack
     finally:
-        for container in stack.containers().values():
+        for container in containers_of(stack.agent, stack.engine):
             remove_container(container)
         stack.engine.close()
 

@@ -41,7 +41,7 @@ LONGEST_STOP = 30.0  # Seconds; the unit allows 60
 @contextlib.contextmanager
 def beside_others(machine: Machine, *, stop_grace: float = 10) -> Iterator[PoolAgent]:
     """An agent with two sessions that must not notice faults of a third."""
-    with PoolAgent(machine, ports=4, stop_grace=stop_grace) as agent:
+    with PoolAgent(machine, ports=4, stop_grace=stop_grace, prepared=0) as agent:
         others = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
         yield agent

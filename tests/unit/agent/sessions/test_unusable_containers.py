@@ -39,7 +39,7 @@ async def test_start_goes_on_with_a_container_of_its_own_if_the_prepared_one_has
     assert agent.nothing_is_held()
 
 
-async def test_prepared_container_is_gone_before_another_is_made_for_the_session(
+async def test_no_container_is_made_for_the_session_before_the_prepared_one_is_gone(
     agent: Agent,
 ) -> None:
     """It may have executed the program: nothing runs twice, also if the engine forgot it."""
@@ -48,9 +48,13 @@ async def test_prepared_container_is_gone_before_another_is_made_for_the_session
     failed = HandOverFailedError("hand over", "its init does not answer")
     agent.engine.fail_next("hand_over", failed)
     internal_id = an_id()
-    starter = await agent.held_at("start.recorded", agent.sessions.start(internal_id, a_spec()))
-    assert prepared.container.container not in [each.id for each in agent.engine.all]
+    starter = await agent.engine.held_in("remove", agent.sessions.start(internal_id, a_spec()))
+    await until_idle()
+    assert [each.id for each in agent.engine.all] == [prepared.container.container]
     assert agent.engine.living == set()
+    agent.steps.hold("start.recorded")
+    agent.engine.release("remove")
+    await agent.steps.reached("start.recorded")
     assert agent.recorded(internal_id).state is State.CREATED
     assert agent.recorded(internal_id).prepared == ""
     agent.steps.release("start.recorded")

@@ -81,6 +81,11 @@ class SessionManager:
                 Session(internal_id, spec, self._runtime.clock.time(), standby=pool.standby)
             )
 
+    async def make_room(self, pool: WarmPool) -> None:
+        """Let prepared containers give back the ports that a standby lacks."""
+        if pool.spec is not None:
+            await self._prepared.make_room(pool.spec.ports)
+
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Stop a session and return it once it has ended; `discard` also removes all of it.
 

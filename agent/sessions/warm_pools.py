@@ -16,6 +16,7 @@ from agent.domain.errors import (
     NoCapacityError,
     NoFreePortError,
     NotReconciledError,
+    PortTakenError,
     SessionNotFoundError,
     StaleRevisionError,
     StandbyNotClaimableError,
@@ -255,6 +256,9 @@ class WarmPools:
                 self._refusals[pool] = str(error)
                 if isinstance(error, NoCapacityError | NoFreePortError):
                     cramped.append(pool)
+                if isinstance(error, NoFreePortError | PortTakenError):  # a later pass has them
+                    room = self._sessions.make_room(self._pools[pool])
+                    self._tasks.start(room, f"room-{pool}", key=pool)
             except Exception:
                 log.exception("cannot start a standby: internal error", pool=pool)
                 refused.add(pool)

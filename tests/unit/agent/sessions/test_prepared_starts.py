@@ -21,8 +21,9 @@ from agent.domain.errors import (
 )
 from agent.domain.session import Session
 from agent.domain.steps import START_STEPS
-from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
+from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.keeping import PREPARED, kept_ids, prepared_for
+from tests.support.agent.pools import a_pool, kept_full, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
@@ -168,6 +169,14 @@ async def test_start_that_lacks_a_port_gets_that_of_a_prepared_container(
         assert session.ports[0].host == 20000
         assert kept_ids(agent) == []
         assert agent.engine.executed == {session.container: 1}
+
+
+async def test_standby_that_lacks_a_port_gets_that_of_a_prepared_container(host: Host) -> None:
+    async with host(ports=(20000, 20000), prepared=PREPARED) as agent:
+        await prepared_for(agent, a_spec(ports=(UDP,)))
+        async with kept_full(agent, a_pool(1, ports=(UDP,))):
+            await until(lambda: len(standbys(agent)) == 1)
+        assert kept_ids(agent) == []
 
 
 async def test_start_that_waits_for_ports_is_begun_once(host: Host) -> None:

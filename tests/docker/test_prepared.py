@@ -14,7 +14,7 @@ from tests.docker.machine import Machine, Player, port_of
 from tests.docker.preparing_agent import PreparingAgent, a_preparing_agent
 from tests.docker.stack import Stack, a_stack, environment_of, eventually, play_round
 from tests.docker.test_crashes import assert_executed
-from tests.faults.plugin import Figure, Rounds
+from tests.faults.plugin import Figure
 from tests.support.agent.samples import an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -178,10 +178,11 @@ def has_identity(stack: Stack, session_id: str) -> bool:
     return len(records) == 1 and stack.record()["spec"]["identity"]["session_id"] == session_id
 
 
-def test_starts_and_stops_leave_nothing(machine: Machine, rounds: Rounds, figure: Figure) -> None:
-    """300 and 2,000 of them were the goal; a gate has time for these."""
+@pytest.mark.parametrize(
+    "count", [10, pytest.param(2000, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)])]
+)
+def test_starts_and_stops_leave_nothing(machine: Machine, count: int, figure: Figure) -> None:
     with a_preparing_agent(machine, container_retention_hours=0) as agent:
-        count = rounds(10, 2000)
         taken = 0
         for _ in range(count):
             agent.until_kept(1)

@@ -11,7 +11,7 @@ from agent.domain.errors import AgentError, ContainerGoneError
 from agent.domain.preparation import Discard
 from agent.domain.prepared import Prepared
 from agent.domain.session import Session, checked_id
-from agent.sessions.containers import container_spec
+from agent.sessions.containers import container_spec, learn_program
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import decode_label
@@ -83,6 +83,7 @@ class Adoption:
         elif not await self._is_current(template, found):
             self._prepared.remove(prepared_id, found.container, Discard.OUTDATED)
         else:
+            await learn_program(self._runtime, template)
             self._prepared.keep(Prepared(template, found))
 
     async def _discard_outdated(self) -> None:

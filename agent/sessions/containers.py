@@ -22,6 +22,8 @@ from agent.domain.errors import (
     ContainerGoneError,
     EngineTimeoutError,
     FirewallFailedError,
+    ImageCannotRunError,
+    ImageMissingError,
     PortTakenError,
 )
 from agent.domain.prepared import Prepared
@@ -54,9 +56,17 @@ async def prepare(runtime: Runtime, reservations: Reservations, template: Sessio
         await create(runtime, template)
         return await start_created(runtime, template)
 
+    await learn_program(runtime, template)
     await runtime.records.prepare(template)
     template, container = await on_free_ports(runtime, reservations, template, begin)
     return Prepared(template, container)
+
+
+async def learn_program(runtime: Runtime, template: Session) -> None:
+    """Let the engine look up what an image executes, which it remembers for later starts."""
+    # A start may name a program, and a container outlives its image.
+    with contextlib.suppress(ImageCannotRunError, ImageMissingError):
+        await runtime.engine.program(template.spec.image, ())
 
 
 async def on_free_ports(

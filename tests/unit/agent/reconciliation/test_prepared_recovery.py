@@ -102,9 +102,11 @@ async def test_ports_of_prepared_containers_are_held_before_starts_are_admitted(
     async with host(prepared=PREPARED, reconcile=False) as agent:
         listed = await host.engine.list(agent.runtime.agent_id)
         await agent.recovery.adopt(listed)
+        host.engine.calls.clear()
         session = await agent.sessions.start(an_id(), a_spec(args=("other",), disk_bytes=2**30))
         mine = {port.host for port in session.ports}
         assert mine.isdisjoint({port.host for port in prepared.template.ports})
+        assert host.engine.count("create") == 1
 
 
 async def test_container_that_another_user_renames_is_still_the_session(agent: Agent) -> None:

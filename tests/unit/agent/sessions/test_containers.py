@@ -9,7 +9,7 @@ from agent.domain.session import Session
 from agent.sessions import containers
 from agent.state.encoding import decode_label
 from tests.support.agent.hosts import Agent
-from tests.support.agent.samples import a_spec, an_id
+from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tiltyard.contract import Protocol
 
 
@@ -41,6 +41,20 @@ async def test_prepared_container_waits_and_belongs_to_no_session(agent: Agent) 
     assert decode_label(found.labels) == made.template
     assert agent.sessions.all() == []
     assert agent.engine.executed == {}
+
+
+async def test_program_of_a_prepared_container_is_looked_up_before_its_start(
+    agent: Agent,
+) -> None:
+    await prepared(agent)
+    assert agent.engine.count("program") == 1
+
+
+async def test_image_without_a_command_is_prepared(agent: Agent) -> None:
+    """A start can name what it executes."""
+    agent.engine.programs[IMAGE] = ((), ())
+    made = await prepared(agent)
+    assert made.container.init is InitState.WAITING
 
 
 async def test_flows_to_the_ports_of_a_prepared_container_are_flushed_once_it_waits(

@@ -337,8 +337,8 @@ class Daemon:
         )
 
     def _free_ports(self, protocol: Protocol) -> int:
-        """Count the ports that sessions can have, also those of waiting containers."""
-        return self._reservations.ports.free(protocol) + self.prepared.stock.held_ports(protocol)
+        """Count the ports that sessions can have, also those of prepared containers."""
+        return self._reservations.ports.free(protocol) + self.prepared.held_ports(protocol)
 
     def _report(self, runtime: Runtime) -> pb.Host:
         config = self._config

@@ -5,7 +5,7 @@ late as possible. One that another process uses moves to the end.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agent.domain.errors import NoFreePortError, PortOutOfRangeError, PortTakenError
@@ -73,9 +73,29 @@ class PortPool:
             self._free[protocol].pop(number, None)
         self._hold(internal_id, ports)
 
+    def held(self, holder: str) -> tuple[Port, ...]:
+        """The ports of a session, or of a prepared container."""
+        return self._held.get(holder, ())
+
+    def in_the_way(self, requests: Sequence[PortRequest], holders: Iterable[str]) -> set[str]:
+        """The first of these holders whose ports suffice for what the requests lack."""
+        pinned = {(request.protocol, request.pinned) for request in requests if request.pinned}
+        lacking = {protocol: -self.free(protocol) for protocol in Protocol}
+        for request in requests:
+            lacking[request.protocol] += 2 if request.tls else 1
+        found: set[str] = set()
+        for holder in dict.fromkeys(holders):
+            held = _numbers(self.held(holder))
+            is_needed = any(lacking[protocol] > 0 for protocol, _ in held)
+            if is_needed or not pinned.isdisjoint(held):
+                found.add(holder)
+                for protocol, _ in held:
+                    lacking[protocol] -= 1
+        return found
+
     def transfer(self, holder: str, internal_id: str) -> tuple[Port, ...]:
         """Give the ports of one holder, such as a prepared container, to a session."""
-        ports = self._held.get(holder, ())
+        ports = self.held(holder)
         self._let_go(holder)
         self._hold(internal_id, ports)
         return ports

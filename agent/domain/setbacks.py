@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.domain import restarts
 
@@ -35,6 +35,11 @@ class Setbacks:
         """Note a failure."""
         self._by_key[key] = set_back(self._by_key.get(key), cause, now)
 
+    def note_success(self, key: str) -> None:
+        """Note that what had failed works: its cause counts no more, unlike the delay."""
+        if key in self._by_key:
+            self._by_key[key] = replace(self._by_key[key], cause="")
+
     def forget(self, key: str) -> None:
         """Forget the failures of a key, which has changed."""
         self._by_key.pop(key, None)
@@ -50,9 +55,13 @@ class Setbacks:
         return {key for key, found in self._by_key.items() if now < found.until}
 
     def causes(self, now: float) -> Mapping[str, str]:
-        """The cause of each failure that is not long ago."""
+        """The cause of each failure that is not long ago and not followed by a success."""
         recent = now - restarts.STEADY_SECONDS
-        return {key: found.cause for key, found in self._by_key.items() if found.until > recent}
+        return {
+            key: found.cause
+            for key, found in self._by_key.items()
+            if found.cause and found.until > recent
+        }
 
     def next_end(self, now: float) -> float:
         """When the next back-off ends; infinite if there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from agent.domain.prepared import Prepared
-from tiltyard.contract import Protocol, SessionSpec, shape_key
+from tiltyard.contract import SessionSpec, shape_key
 
 
 class Stock:
@@ -55,11 +55,6 @@ class Stock:
     def waiting(self, key: str) -> int:
         """How many of a shape wait."""
         return len(self._waiting.get(key, ()))
-
-    def held_ports(self, protocol: Protocol) -> int:
-        """The number of host ports of containers that wait."""
-        ports = [port for each in self for port in each.template.ports]
-        return sum(len(port.taken) for port in ports if port.protocol is protocol)
 
     def begin(self, prepared_id: str, key: str) -> None:
         """Add a container that is being prepared."""

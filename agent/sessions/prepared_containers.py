@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from agent.changes.looking import look_at_changes
 from agent.domain.demands import Demands
-from agent.domain.errors import AgentError
+from agent.domain.errors import AgentError, NoFreePortError
 from agent.domain.preparation import MOST_CONTAINERS, Discard, plan
 from agent.domain.prepared import Prepared
 from agent.domain.setbacks import Setbacks
@@ -48,13 +48,11 @@ class PreparedContainers:
         """Those that wait; readers change nothing."""
         self._setbacks = Setbacks()
         self._preparing = Preparing(
-            runtime, reservations, self.stock, failed=self._fail, changed=self._changed
+            runtime, reservations, self.stock, note_result=self._note_result, changed=self._changed
         )
         self._starts = TaskOwner[None]()
         self._paused_until = 0.0
         self._engine_answers = False  # From a pass on, until an engine call fails
-        self.warnings: tuple[str, ...] = ()
-        """Images whose containers cannot be prepared, and why, as of the last look."""
 
     # -- for starts ----------------------------------------------------------------------------
 
@@ -99,9 +97,8 @@ class PreparedContainers:
     def _note_missed(self, shape: SessionSpec) -> None:
         """Note a start that found none, unless the cause is not that too few are wanted."""
         key = shape_key(shape)
-        now = self._now()
-        most = 0 if key in self._setbacks.held_back(now) else self._limit
-        self._demands.note_missed(key, shape, now, most=most)
+        most = 0 if key in self._setbacks.held_back(self._now()) else self._limit
+        self._demands.note_missed(key, shape, self._now(), most=most)
 
     def discard(self, prepared: Prepared, why: Discard) -> asyncio.Task[None]:
         """Remove a container, with its folders and ports, until that succeeds.
@@ -115,22 +112,16 @@ class PreparedContainers:
 
         Nothing is prepared for a while, since more sessions may need ports.
         """
-        pool = self._reservations.ports
-        pinned = {(port.protocol, port.pinned) for port in ports if port.pinned}
-        lacking = {protocol: -pool.free(protocol) for protocol in Protocol}
-        for port in ports:
-            lacking[port.protocol] += 2 if port.tls else 1
-        for prepared in self.stock:
-            ports_held = prepared.template.ports
-            held = [(port.protocol, number) for port in ports_held for number in port.taken]
-            is_needed = any(lacking[protocol] > 0 for protocol, _ in held)
-            if is_needed or not pinned.isdisjoint(held):
-                self.discard(prepared, Discard.PORTS)
-                for protocol, _ in held:
-                    lacking[protocol] -= 1
-        if not self._preparing.removing:
+        waiting = [each.prepared_id for each in self.stock]
+        holders = self._reservations.ports.in_the_way(ports, [*waiting, *self.stock.ids])
+        if not holders and not self._preparing.removing:
             return False
         self._paused_until = self._now() + PORTS_PAUSE_SECONDS
+        if not holders <= set(waiting):
+            await self._preparing.wait_prepared()
+        for prepared in self.stock:
+            if prepared.prepared_id in holders:
+                self.discard(prepared, Discard.PORTS)
         await self._preparing.wait_removed()
         return True
 
@@ -162,11 +153,27 @@ class PreparedContainers:
             for key, image in images.items()
         ]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Images whose containers cannot be prepared, and why."""
+        found = {
+            f"prepared containers of {self._demands[key].shape.image}: {cause}"
+            for key, cause in self._causes().items()
+        }
+        return tuple(sorted(found)[:WARNINGS_KEPT])
+
+    def held_ports(self, protocol: Protocol) -> int:
+        """The number of host ports of containers that no session has: sessions get them first."""
+        pool = self._reservations.ports
+        ids = self.stock.ids | self._preparing.removing
+        ports = [port for each in ids for port in pool.held(each)]
+        return sum(len(port.taken) for port in ports if port.protocol is protocol)
+
     # -- for the reconciliation ----------------------------------------------------------------
 
     def is_known(self, prepared_id: str) -> bool:
         """Return whether a container is kept, or about to be removed."""
-        return prepared_id in self.stock.ids or self._preparing.is_removing(prepared_id)
+        return prepared_id in self.stock.ids or prepared_id in self._preparing.removing
 
     def keep(self, prepared: Prepared) -> None:
         """Keep a container that an earlier run of the agent has prepared."""
@@ -212,17 +219,13 @@ class PreparedContainers:
             now=now,
             held_back=self._held_back(now),
         )
-        draining = self._reservations.drain.now.draining
+        why = Discard.DRAIN if self._reservations.drain.now.draining else Discard.UNNEEDED
         unneeded = set(found.discard)
         for prepared in self.stock:
             if prepared.prepared_id in unneeded:
-                self.discard(prepared, Discard.DRAIN if draining else Discard.UNNEEDED)
+                self.discard(prepared, why)
         for key in found.begin:
             self._begin(key)
-        warnings = self._warnings()
-        if warnings != self.warnings:
-            self.warnings = warnings
-            self._changed()
 
     async def close(self) -> None:
         """Cancel work in progress; containers keep waiting."""
@@ -234,10 +237,16 @@ class PreparedContainers:
         account = shape.identity.account
         slots = self._reservations.start_slots
         preparing = self._preparing
-        has_room = len(self.stock) + preparing.preparing + preparing.removing < self._limit
+        existing = len(self.stock) + preparing.preparing + len(preparing.removing)
         is_idle = preparing.preparing < max(1, slots.slots // 4) and not slots.waiting
-        if has_room and is_idle and slots.has_spare(account) and slots.take(account):
+        may_begin = existing < self._limit and is_idle and slots.has_spare(account)
+        if not (may_begin and slots.take(account)):
+            return
+        try:
             preparing.prepare(shape)
+        except NoFreePortError as error:
+            slots.release(account)
+            log.debug("not prepared", image=shape.image, error=str(error))
 
     def _held_back(self, now: float) -> Collection[str]:
         """The shapes of which none can be prepared now."""
@@ -262,9 +271,12 @@ class PreparedContainers:
             return False
         return True
 
-    def _fail(self, key: str, cause: str, is_silent: bool = False) -> None:
-        """Note a failure of a shape; `is_silent`: the engine did not answer."""
-        self._setbacks.note(key, cause, self._now())
+    def _note_result(self, key: str, cause: str, is_silent: bool) -> None:
+        """Note a failure of a shape, or without a cause a success."""
+        if cause:
+            self._setbacks.note(key, cause, self._now())
+        else:
+            self._setbacks.note_success(key)
         if is_silent:
             self._engine_answers = False
 
@@ -277,19 +289,9 @@ class PreparedContainers:
         return max(0, min(self._runtime.settings.prepared, room))
 
     def _causes(self) -> dict[str, str]:
-        """Why preparing fails, by shape, while fewer wait than are wanted."""
-        return {
-            key: cause
-            for key, cause in self._setbacks.causes(self._now()).items()
-            if key in self._demands and self.stock.waiting(key) < self._demands[key].wanted
-        }
-
-    def _warnings(self) -> tuple[str, ...]:
-        found = {
-            f"prepared containers of {self._demands[key].shape.image}: {cause}"
-            for key, cause in self._causes().items()
-        }
-        return tuple(sorted(found)[:WARNINGS_KEPT])
+        """Why preparing has failed, by shape, until it succeeds."""
+        causes = self._setbacks.causes(self._now())
+        return {key: cause for key, cause in causes.items() if key in self._demands}
 
     def _changed(self) -> None:
         self._runtime.feed.host_changed(can_wait=True)

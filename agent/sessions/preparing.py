@@ -27,8 +27,9 @@ WAIT_SECONDS = 10.0  # Longest wait for work in progress
 class Preparing:
     """The tasks that prepare and remove the containers of a stock.
 
-    `failed` is called with a shape's key and the cause when a preparation has failed; its third
-    argument is True if the engine did not answer. `changed` is called after each change.
+    `note_result` is called with a shape's key and the cause when one of its containers has failed,
+    or an empty cause when one was prepared; its third argument is True if the engine did not
+    answer. `changed` is called after each change.
     """
 
     def __init__(
@@ -37,42 +38,39 @@ class Preparing:
         reservations: Reservations,
         stock: Stock,
         *,
-        failed: Callable[[str, str, bool], None],
+        note_result: Callable[[str, str, bool], None],
         changed: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._reservations = reservations
         self._stock = stock
-        self._failed = failed
+        self._note_result = note_result
         self._changed = changed
         self._preparations = TaskOwner[None]()
         self._removals = TaskOwner[None]()
+        self.removing: set[str] = set()
+        """Ids of the containers that are being removed."""
 
     @property
     def preparing(self) -> int:
         """How many containers are being prepared."""
         return len(self._preparations)
 
-    @property
-    def removing(self) -> int:
-        """How many containers are being removed."""
-        return len(self._removals)
-
-    def is_removing(self, prepared_id: str) -> bool:
-        """Return whether a container is being removed."""
-        return prepared_id in self._removals
-
     def prepare(self, shape: SessionSpec) -> None:
-        """Begin to prepare a container, with a start slot that the caller has taken."""
+        """Begin to prepare a container, with a start slot that the caller has taken.
+
+        Raises NoFreePortError: then nothing has begun.
+        """
         prepared_id = str(uuid.uuid4())
-        self._stock.begin(prepared_id, shape_key(shape))
         template = template_for(prepared_id, shape, self._runtime.clock.time())
+        template = self._reservations.swap_ports(template)
+        self._stock.begin(prepared_id, shape_key(shape))
         self._preparations.start(self._prepare(template), f"prepare-{prepared_id}")
 
     def discard(self, prepared: Prepared, why: Discard) -> asyncio.Task[None]:
         """Remove a container that has waited; if it has failed, its shape has, too."""
         if why in {Discard.ENDED, Discard.UNUSABLE}:
-            self._failed(shape_key(prepared.template.spec), HAS_ENDED, False)
+            self._note_result(shape_key(prepared.template.spec), HAS_ENDED, False)
         return self.remove(prepared.prepared_id, prepared.container.container, why)
 
     def remove(self, prepared_id: str, container: str, why: Discard) -> asyncio.Task[None]:
@@ -86,6 +84,7 @@ class Preparing:
             return removing
         self._runtime.metrics.prepared_discarded.labels(why.value).inc()
         log.info("prepared container discarded", prepared=prepared_id, reason=why.value)
+        self.removing.add(prepared_id)
         removal = self._remove(prepared_id, container)
         return self._removals.start(removal, f"discard-{prepared_id}", key=prepared_id)
 
@@ -116,9 +115,9 @@ class Preparing:
             cause = str(AgentError())
         finally:
             self._reservations.start_slots.release(template.spec.identity.account)
+        self._note_result(shape_key(template.spec), cause, is_silent)
         if cause:
             log.warning("cannot prepare a container", image=template.spec.image, error=cause)
-            self._failed(shape_key(template.spec), cause, is_silent)
             self.remove(prepared_id, prepared_name(prepared_id), Discard.FAILED)
         else:
             self._stock.add(prepared)
@@ -127,7 +126,6 @@ class Preparing:
 
     async def _prepared(self, template: Session) -> Prepared:
         runtime = self._runtime
-        template = self._reservations.swap_ports(template)
         await runtime.failpoint("prepare.reserved")
         prepared = await containers.prepare(runtime, self._reservations, template)
         await runtime.failpoint("prepare.waiting")
@@ -149,6 +147,7 @@ class Preparing:
                 break
             await back_off.wait()
         self._reservations.ports.release(prepared_id)
+        self.removing.discard(prepared_id)
         self._changed()
 
 

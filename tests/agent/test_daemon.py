@@ -129,7 +129,7 @@ async def test_reports_prepared_containers_and_their_ports_as_free(
         assert kept.key == shape_key(shape)
         assert kept.kept == 1
         assert host.free_udp_ports == 10001
-        assert agent.daemon.prepared.stock.held_ports(Protocol.UDP) == 1
+        assert agent.daemon.prepared.held_ports(Protocol.UDP) == 1
 
 
 async def test_warns_about_what_cannot_be_prepared(tmp_path: Path, engine: FakeEngine) -> None:

@@ -108,14 +108,3 @@ def test_drops_one_that_waits(stock: Stock) -> None:
     assert list(stock) == [other]
     assert stock.waiting(KEY) == 0
     assert stock.take(a_spec()) is None
-
-
-def test_counts_the_ports_of_those_that_wait(stock: Stock) -> None:
-    udp = Port(7777, Protocol.UDP, 20000)
-    tls = Port(443, Protocol.TCP, 20001, tls=True, inner=20002)
-    prepared = a_container(SHAPE, udp, tls)
-    stock.add(prepared)
-    assert stock.held_ports(Protocol.UDP) == 1
-    assert stock.held_ports(Protocol.TCP) == 2
-    stock.take(a_spec())
-    assert stock.held_ports(Protocol.TCP) == 0

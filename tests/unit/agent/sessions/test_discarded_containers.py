@@ -21,8 +21,11 @@ from tests.support.agent.keeping import Keeping, keeping_on
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import (
+    MEBI,
+    EndReason,
     PortRequest,
     Protocol,
+    Resources,
     shape_key,
 )
 
@@ -220,3 +223,43 @@ async def test_room_waits_for_a_removal_in_progress(keeping: Keeping) -> None:
     agent.engine.release("remove")
     assert await making
     assert agent.nothing_is_held()
+
+
+async def test_ports_of_a_container_in_preparation_are_given_back(host: Host) -> None:
+    async with host(prepared=8, ports=(20000, 20000)) as agent, keeping_on(agent) as keeping:
+        agent.engine.hold("create")
+        await keeping.ordered(SHAPE)
+        await agent.engine.held("create")
+        assert keeping.keeper.held_ports(Protocol.UDP) == 1
+        other = a_spec(limits=Resources(10**8, 32 * MEBI))
+        starting = asyncio.ensure_future(agent.sessions.start(an_id(), other))
+        await until_idle()
+        agent.engine.release("create")
+        session = await starting
+        assert {port.host for port in session.ports} == {20000}
+        assert keeping.discarded(Discard.PORTS) == 1
+        assert keeping.waiting == []
+
+
+async def test_ports_that_are_being_given_back_count_as_free(keeping: Keeping) -> None:
+    agent = keeping.agent
+    await keeping.ordered(SHAPE)
+    agent.engine.hold("remove")
+    await keeping.ordered()
+    await agent.engine.held("remove")
+    assert keeping.keeper.held_ports(Protocol.UDP) == 1
+    agent.engine.release("remove")
+    await until_idle()
+    assert keeping.keeper.held_ports(Protocol.UDP) == 0
+
+
+async def test_host_without_a_free_port_prepares_nothing_and_does_not_warn(host: Host) -> None:
+    async with host(prepared=8, ports=(20000, 20000)) as agent, keeping_on(agent) as keeping:
+        session = await agent.sessions.start(an_id(), a_spec())
+        await agent.clock.advance(1.0)
+        assert keeping.all == []
+        assert keeping.keeper.warnings == ()
+        assert agent.reservations.start_slots.used == 0
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        await agent.clock.advance(PASS_SECONDS)
+        assert len(keeping.waiting) == 1

@@ -47,7 +47,7 @@ async def test_keeps_one_of_an_ordered_shape(keeping: Keeping) -> None:
     [found] = keeping.waiting
     assert found.name == prepared_name(found.labels[LABEL_PREPARED])
     assert keeping.keeper.shapes == [PreparedShape(KEY, SHAPE.image, 1)]
-    assert keeping.keeper.stock.held_ports(Protocol.UDP) == 1
+    assert keeping.keeper.held_ports(Protocol.UDP) == 1
 
 
 async def test_keeps_one_of_a_shape_that_was_started(keeping: Keeping) -> None:

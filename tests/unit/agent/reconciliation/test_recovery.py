@@ -16,6 +16,8 @@ from tiltyard.contract import EndReason, PortRequest, Protocol, State
 async def test_running_session_is_adopted_unchanged(host: Host) -> None:
     async with host() as agent:
         before = await agent.sessions.start(an_id(), a_spec(ttl=600.0))
+        await agent.ready(before.internal_id)
+        before = agent.now(before.internal_id)
         agent_id = agent.runtime.agent_id
     async with host() as agent:
         assert agent.runtime.agent_id == agent_id

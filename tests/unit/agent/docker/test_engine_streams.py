@@ -240,3 +240,11 @@ async def test_error_that_arrives_in_pieces_is_read_to_its_end() -> None:
     reader.feed_data(body[9:])
     reader.feed_eof()
     assert await message == "no such file"
+
+
+async def test_asks_for_events_of_containers_of_sessions_alone(script: ScriptedEngine) -> None:
+    script.answer("GET /events", streams(FIRST_PIECE["events"]))
+    async with script.client.events("agent-1") as items:
+        await anext(items)
+    filters = json.loads(script.requests[-1].query["filters"])
+    assert filters["label"] == ["io.tiltyard.agent=agent-1", "io.tiltyard.session"]

@@ -279,8 +279,8 @@ class Agent(AgentProcess):
         live = listed(self._stub, live_only=True)
         wanted = {held for session in sessions for held in ports_of(session)}
         assert {held for session in live for held in ports_of(session)} == wanted
-        host = self._host().host
-        assert host.free_tcp_ports + host.free_udp_ports == 2 * self.ports - len(wanted)
+        free = 2 * self.ports - len(wanted)
+        eventually(lambda: self._free_ports() == free, f"{free} ports are free")
         led = [
             port
             for container in self.containers()
@@ -291,6 +291,10 @@ class Agent(AgentProcess):
         waiting = {port for each in self.prepared_containers() for port in published(each)}
         assert led_to_containers(self.machine.engine.network.inside) - waiting == wanted
         assert "created" not in {container.status for container in self.containers()}
+
+    def _free_ports(self) -> int:
+        host = self._host().host
+        return host.free_tcp_ports + host.free_udp_ports
 
     def _host(self) -> pb.GetHostResponse:
         return self._stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE)

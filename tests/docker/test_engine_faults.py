@@ -104,7 +104,7 @@ def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) 
 
 @pytest.mark.slow
 def test_f10_a_session_whose_engine_calls_hang_holds_up_no_other(machine: Machine) -> None:
-    with KilledAgent(machine, ports=3, stop_grace=1) as agent:
+    with KilledAgent(machine, ports=3, stop_grace=1, prepared=0) as agent:
         hung = agent.play("--write-file", "/data/save", str(NOISE_BYTES))
         other = agent.play()
         process = agent.processes()[hung.internal_id]
@@ -152,7 +152,7 @@ def test_f11_a_game_that_dies_with_its_shim_is_found_to_have_ended(machine: Mach
 
 @pytest.mark.slow
 def test_f11_games_go_on_while_containerd_is_killed_and_comes_back(machine: Machine) -> None:
-    with Agent(machine, ports=4) as agent:
+    with Agent(machine, ports=4, prepared=0) as agent:
         session = agent.play()
         ending = agent.play()
         before = agent.processes()

@@ -30,7 +30,7 @@ def proxy(machine: Machine) -> Iterator[EngineProxy]:
 
 @pytest.fixture
 def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
-    agent = KilledAgent(machine, ports=4)
+    agent = KilledAgent(machine, ports=4, prepared=0)
     agent.settings["docker_socket"] = str(proxy.socket)
     with agent:
         yield agent

@@ -179,7 +179,11 @@ def has_identity(stack: Stack, session_id: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "count", [10, pytest.param(2000, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)])]
+    "count",
+    [
+        10,
+        pytest.param(2000, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)]),
+    ],
 )
 def test_starts_and_stops_leave_nothing(machine: Machine, count: int, figure: Figure) -> None:
     with a_preparing_agent(machine, container_retention_hours=0) as agent:

@@ -75,7 +75,7 @@ def test_f09_a_lifetime_ends_the_game_while_the_engine_hangs(
     machine: Machine, rounds: Rounds, figure: Figure
 ) -> None:
     hangs = HANGS[: rounds(1, 2)]
-    with Agent(machine, ports=3) as agent:
+    with Agent(machine, ports=3, prepared=0) as agent:
         # An engine that hangs reads no output: at 64 KiB a game would wait for it.
         other = agent.play("--lines-per-second", "1")
         with Player(machine, port_of(other)) as player:
@@ -104,7 +104,7 @@ def _hangs_for(seconds: float, agent: Agent, player: Player, other: pb.Session) 
 
 @pytest.mark.slow
 def test_f10_a_session_whose_engine_calls_hang_holds_up_no_other(machine: Machine) -> None:
-    with KilledAgent(machine, ports=3, stop_grace=1, prepared=0) as agent:
+    with KilledAgent(machine, ports=3, stop_grace=1) as agent:
         hung = agent.play("--write-file", "/data/save", str(NOISE_BYTES))
         other = agent.play()
         process = agent.processes()[hung.internal_id]

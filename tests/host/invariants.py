@@ -3,12 +3,12 @@
 import base64
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.domain.engine import LABEL_SESSION
-from agent.domain.session import Process
+from agent.domain.engine import LABEL_PREPARED
+from agent.domain.session import Process, Session
 from tests.docker.stack import play_round
 from tests.faults import invariants
 from tests.faults.callers import assert_durable
@@ -56,13 +56,17 @@ def _observed(system: Machine) -> invariants.Observation:
     assert invariants.doubled(sessions) == []
     about = seen["status"]["host"]
     ports = 2 * (about["port_range_last"] - about["port_range_first"] + 1)
-    rules = led_by(seen["nat"])
+    containers = [(_session(each, sessions), each) for each in seen["containers"]]
+    waiting = [each for owner, each in containers if not owner]
+    rules = led_by(seen["nat"]).difference(*map(_ports, waiting))
     if system.cuts:  # An engine keeps the rules of a container whose start the cut interrupted
         rules &= {port for each in invariants.live(sessions) for port in invariants.ports_of(each)}
     return invariants.Observation(
         now=seen["now"],
         sessions=sessions,
-        containers=[_container(each) for each in seen["containers"]],
+        containers=[_container(owner, each) for owner, each in containers if owner],
+        prepared=[each["Config"]["Labels"][LABEL_PREPARED] for each in waiting],
+        prepared_folders=frozenset(seen["prepared"]),
         living=frozenset(
             each.process for each in sessions if each.process and _lives(each.process, seen)
         ),
@@ -76,17 +80,28 @@ def _observed(system: Machine) -> invariants.Observation:
     )
 
 
-def _container(inspected: Mapping[str, Any]) -> invariants.SeenContainer:
-    ports: frozenset[invariants.Address] = frozenset(
+def _session(inspected: Mapping[str, Any], sessions: Sequence[Session]) -> str:
+    """The internal id of the session that has a container; empty if it waits for one."""
+    name = inspected["Name"].removeprefix("/")
+    labels = inspected["Config"]["Labels"]
+    return invariants.session_of(inspected["Id"], name, labels, sessions)
+
+
+def _container(internal_id: str, inspected: Mapping[str, Any]) -> invariants.SeenContainer:
+    return invariants.SeenContainer(
+        inspected["Name"].removeprefix("/"),
+        internal_id,
+        running=inspected["State"]["Running"],
+        ports=_ports(inspected),
+    )
+
+
+def _ports(inspected: Mapping[str, Any]) -> frozenset[invariants.Address]:
+    """The host ports that the engine publishes for a container."""
+    return frozenset(
         (port.partition("/")[2], int(binding["HostPort"]))
         for port, bindings in (inspected["NetworkSettings"]["Ports"] or {}).items()
         for binding in bindings or ()
-    )
-    return invariants.SeenContainer(
-        inspected["Name"].removeprefix("/"),
-        inspected["Config"]["Labels"][LABEL_SESSION],
-        running=inspected["State"]["Running"],
-        ports=ports,
     )
 
 

@@ -39,6 +39,7 @@ seen = {
         for path in (STATE / "claims", *STATE.glob("sessions/*/record.json"))
         if path.exists()
     },
+    "prepared": [path.name for path in STATE.glob("prepared/*")],
     "sessions": [json.loads(line) for line in sessions],
     "status": json.loads(run("tiltyard-agent", "status", "--json")),
     "processes": processes(),

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.domain.placement import (
     HostView,
@@ -21,13 +21,15 @@ class Candidate:
     """A host of the region and node pool, as placement sees it now.
 
     `rank` begins at 1, None if there are `obstacles`; hosts of equal rank are chosen randomly.
-    `view` is None if too little is known of the host.
+    `view` is None if too little is known of the host. `spare`: prepared containers for the session
+    that no start in flight counts on.
     """
 
     agent: str
     rank: int | None
     obstacles: tuple[Obstacle, ...]
     view: HostView | None
+    spare: int | None = None
 
 
 def explain(
@@ -46,11 +48,12 @@ def explain(
         if isinstance(view, ObstacleKind):
             found.append(Candidate(name, None, (Obstacle(view),), None))
         else:
-            found.append(Candidate(name, None, tuple(obstacles(view, wanted, max_age)), view))
+            own = tuple(obstacles(view, wanted, max_age))
+            found.append(Candidate(name, None, own, view, view.spare(wanted.shape)))
     fit = [(rank_start(c.view, wanted, strategy), c) for c in found if c.view and not c.obstacles]
     keys = sorted(key for key, _ in fit)
     ranked = [
-        Candidate(c.agent, bisect_left(keys, key) + 1, (), c.view)
+        replace(c, rank=bisect_left(keys, key) + 1)
         for key, c in sorted(fit, key=lambda pair: pair[0])
     ]
     return (*ranked, *(c for c in found if c.obstacles))

@@ -80,6 +80,7 @@ async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -
         "freeSessions": 1000,
         "starting": 0,
         "startSlots": 8,
+        "prepared": 0,
     }
     assert second["agent"] == "a1"
     assert second["rank"] is None

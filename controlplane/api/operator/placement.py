@@ -54,7 +54,8 @@ class ExplainedHost(Shown):
     `fullness`: used share of its cores or its memory, the greater of both, from 0 to 1. `latency`
     in milliseconds, null if not measured. `reportAge`: seconds since its last report. `free`:
     remaining resources, without those `held` by starts in progress. `starting`: starts that it has
-    not answered, at most `startSlots` at a time.
+    not answered, at most `startSlots` at a time. `prepared`: prepared containers for the session,
+    which needs no slot with one.
     """
 
     agent: str
@@ -70,6 +71,7 @@ class ExplainedHost(Shown):
     free_sessions: int | None = None
     starting: int | None = at("view.starting", None)
     start_slots: int | None = at("view.host.start_slots", None)
+    prepared: int | None = at("spare")
 
 
 class Placement(TypedDict):

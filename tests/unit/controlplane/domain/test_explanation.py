@@ -5,7 +5,7 @@ import pytest
 from controlplane.domain.explanation import describe, explain
 from controlplane.domain.placement import HostView, Obstacle, Strategy
 from controlplane.domain.placement import ObstacleKind as Kind
-from tests.unit.controlplane.domain.test_placement import VIEW, WANTED, on
+from tests.unit.controlplane.domain.test_placement import OF_SHAPE, VIEW, WANTED, keeps, on
 from tiltyard.contract import PortRequest, Protocol, Resources
 
 HELD = "held by starts in progress"
@@ -70,3 +70,14 @@ def test_explained_rank_is_better_for_the_nearer_of_equally_full_hosts() -> None
     shown: dict[str, HostView | Kind] = {"a": far, "b": near}
     found = explain(shown, WANTED, strategy=Strategy.PACKED, max_age=5.0)
     assert [(candidate.agent, candidate.rank) for candidate in found] == [("b", 1), ("a", 2)]
+
+
+def test_explained_rank_is_better_for_a_host_with_a_prepared_container() -> None:
+    shown: dict[str, HostView | Kind] = {
+        "a": replace(VIEW, agent="a"),
+        "b": replace(keeps(2), agent="b"),
+        "c": Kind.CONNECTING,
+    }
+    found = explain(shown, OF_SHAPE, strategy=Strategy.PACKED, max_age=5.0)
+    ranks = [(candidate.agent, candidate.rank, candidate.spare) for candidate in found]
+    assert ranks == [("b", 1, 2), ("a", 2, 0), ("c", None, None)]

@@ -38,8 +38,12 @@ class Adoption:
         named = {each.labels[LABEL_PREPARED] for each in found}
         left = [each for each in self._folders - named if not self._is_known(each, used)]
         listed = {each.container: each for each in found}
-        for each in prepared.stock:
-            if not _is_same_run(each, listed.get(each.container.container)):
+        waiting = list(prepared.stock)
+        self._folders = set(await self._runtime.records.prepared_ids())
+        for each in waiting:
+            if each.prepared_id not in self._folders:
+                self._discard(each, Discard.UNUSABLE)
+            elif not _is_same_run(each, listed.get(each.container.container)):
                 await self._check(each)
         for container in found:
             if self._is_known(container.labels[LABEL_PREPARED], used):
@@ -53,7 +57,6 @@ class Adoption:
         await self._discard_outdated()
         for prepared_id in left:
             await self._runtime.records.drop_prepared(prepared_id)
-        self._folders = set(await self._runtime.records.prepared_ids())
         prepared.resume()
 
     async def _check(self, prepared: Prepared) -> None:
@@ -62,8 +65,13 @@ class Adoption:
             found = await self._runtime.engine.inspect(prepared.container.container)
         except ContainerGoneError:
             found = None
-        if prepared in self._prepared.stock and not _is_same_run(prepared, found):
-            self._prepared.discard(prepared, Discard.ENDED)
+        if not _is_same_run(prepared, found):
+            self._discard(prepared, Discard.ENDED)
+
+    def _discard(self, prepared: Prepared, why: Discard) -> None:
+        """Discard a container, unless a start has taken it meanwhile."""
+        if prepared in self._prepared.stock:
+            self._prepared.discard(prepared, why)
 
     async def _adopt(self, listed: Container) -> None:
         """Keep a container that an earlier run of the agent has left, or remove it."""
@@ -80,6 +88,8 @@ class Adoption:
             if found.executes:
                 log.warning("removing a container whose session was lost", container=found.name)
             self._prepared.remove(prepared_id, found.container, Discard.ENDED)
+        elif prepared_id not in self._folders:  # its mount is of a folder that was removed
+            self._prepared.remove(prepared_id, found.container, Discard.UNUSABLE)
         elif not await self._is_current(template, found):
             self._prepared.remove(prepared_id, found.container, Discard.OUTDATED)
         else:
@@ -91,7 +101,7 @@ class Adoption:
         for own in self._prepared.stock.by_shape.values():
             if not await self._is_current(own[0].template, own[0].container):
                 for prepared in own:
-                    self._prepared.discard(prepared, Discard.OUTDATED)
+                    self._discard(prepared, Discard.OUTDATED)
 
     async def _is_current(self, template: Session, container: Container) -> bool:
         """Return whether a container is as it would be created now."""

@@ -11,7 +11,7 @@ from agent.domain.prepared import template_for
 from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Host
 from tests.support.agent.keeping import Keeping, keeping_on
-from tests.support.agent.samples import an_id
+from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tiltyard.contract import Protocol, shape_key
 
@@ -200,3 +200,45 @@ async def test_pass_that_finds_all_as_it_was_asks_about_no_container(host: Host)
         await keeping.agent.pass_over()
         assert agent.engine.count("inspect") == asked
         assert len(keeping.waiting) == 2
+
+
+async def test_container_without_its_folder_is_removed(host: Host) -> None:
+    """As after the state directory was restored from an older copy."""
+    found, kept = await left_by_a_run(host)
+    async with host(prepared=8, reconcile=False) as agent, keeping_on(agent) as keeping:
+        await agent.records.drop_prepared(found.labels[LABEL_PREPARED])
+        await agent.pass_over()
+        assert keeping.waiting == [kept]
+        assert keeping.discarded(Discard.UNUSABLE) == 1
+
+
+async def test_container_that_loses_its_folder_is_replaced(host: Host) -> None:
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        await keeping.ordered(SHAPE)
+        [found] = keeping.waiting
+        await agent.records.drop_prepared(found.labels[LABEL_PREPARED])
+        await agent.pass_over()
+        assert keeping.discarded(Discard.UNUSABLE) == 1
+        await agent.clock.advance(1.0)
+        [other] = keeping.waiting
+        assert await agent.records.prepared_ids() == [other.labels[LABEL_PREPARED]]
+
+
+async def test_container_that_a_start_takes_meanwhile_is_not_discarded(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        await keeping.ordered(SHAPE)
+        [found] = keeping.waiting
+
+        async def starts_meanwhile(_: object) -> str:
+            await agent.sessions.start(an_id(), a_spec())
+            return "another digest"
+
+        monkeypatch.setattr(agent.engine, "config_digest", starts_meanwhile)
+        await keeping.compare(keeping.all)
+        monkeypatch.undo()
+        [session] = agent.sessions.all()
+        assert session.container == found.container
+        assert agent.engine.executed[found.container] == 1
+        assert keeping.discarded(Discard.OUTDATED) == 0

@@ -139,6 +139,8 @@ def _detail(session: Session, container: Container | None) -> str:
             "it printed more than session_log_lines or session_log_bytes allow, or most of an"
             " account beyond its share of host_log_lines or host_log_bytes"
         )
+    if session.claim is not None and session.claim.signal_missed:
+        detail = detail or f"its claim signal was not sent: {session.claim.signal_missed}"
     return detail
 
 

@@ -130,10 +130,15 @@ class Standby:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a standby; `request` is JSON, `notified` is true once the game was notified."""
+    """The claim of a standby.
+
+    `request` is JSON, `notified` is true once the game was notified. `signal_missed`: why the
+    pool's signal was not sent, empty if it was or if there is none.
+    """
 
     request: str
     notified: bool = False
+    signal_missed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class Member:
     """A live process of a container.
 
     `parent` is a process id, `name` the kernel's, of up to 15 bytes. The others are sets of
-    signals as bits, the first for signal 1: those that it handles, those that it ignores, and
-    those that were sent to it but not delivered.
+    signals as bits, the first for signal 1: those that it handles, those that it ignores, those
+    that all its threads block, and those that were sent to it but not delivered.
     """
 
     process: Process
@@ -40,11 +40,16 @@ class Member:
     name: str
     caught: int = 0
     ignored: int = 0
+    blocked: int = 0
     pending: int = 0
 
     def catches(self, number: int) -> bool:
         """Return whether it has a handler for a signal."""
         return bool(self.caught >> (number - 1) & 1)
+
+    def listens_for(self, number: int) -> bool:
+        """Return whether it handles a signal, or blocks it as before it reads it by a call."""
+        return self.catches(number) or bool(self.blocked & ~self.ignored & 1 << (number - 1))
 
     def ignores(self, number: int) -> bool:
         """Return whether it ignores a signal."""

@@ -17,7 +17,7 @@ _CONTAINER_ID = re.compile("[0-9a-f]{64}")
 _DEAD = frozenset("ZXx")
 _MEMBERS = "cgroup.procs"  # The file that lists the processes of a control group
 _LISTINGS = 10  # Most readings of a control group whose processes end meanwhile
-_MASKS = re.compile(r"(?m)^(SigPnd|ShdPnd|SigIgn|SigCgt):\s*([0-9a-f]+)$")
+_MASKS = re.compile(r"(?m)^(SigPnd|ShdPnd|SigBlk|SigIgn|SigCgt):\s*([0-9a-f]+)$")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE_FIELD = 3
 _PARENT_FIELD = 4
@@ -147,22 +147,33 @@ def group_of(groups: str, mounted: Path) -> Path:
     raise FileNotFoundError(f"no control group of it is mounted at {mounted}")
 
 
+def _masks(folder: Path) -> dict[str, int]:
+    """The sets of signals of a process or a thread, by their names in its status."""
+    status = (folder / "status").read_text(errors="replace")
+    return {name: int(mask, 16) for name, mask in _MASKS.findall(status)}
+
+
 def _member(pid: int) -> Member | None:
     """A live process; None if it has ended."""
     name, fields = _status(pid)
     if not fields or _has_ended(fields):
         return None
+    folder = _PROC / str(pid)
     try:
-        status = (_PROC / str(pid) / "status").read_text(errors="replace")
+        masks = _masks(folder)
+        blocked = masks.get("SigBlk", 0)
+        if blocked:  # seldom, and a signal may go to any thread that does not block it
+            for thread in (folder / "task").iterdir():
+                blocked &= _masks(thread).get("SigBlk", 0)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    masks = {name: int(mask, 16) for name, mask in _MASKS.findall(status)}
     return Member(
         process=Process(pid, int(fields[_START_FIELD - 3])),
         parent=int(fields[_PARENT_FIELD - 3]),
         name=name,
         caught=masks.get("SigCgt", 0),
         ignored=masks.get("SigIgn", 0),
+        blocked=blocked,
         pending=masks.get("SigPnd", 0) | masks.get("ShdPnd", 0),
     )
 

@@ -5,25 +5,49 @@ the record:
 
     claim.begun      → the journal has the record with the new identity, deadline and request
     claim.recorded   → session.json is replaced
-    claim.published  → the process gets the pool's signal
+    claim.published  → the processes that handle the pool's signal get it
     claim.signalled  → the caller gets its response
+
+A process without a handler would end by the signal. So if no process has one yet, the caller gets
+its response, and the session's task looks again for LISTEN_SECONDS.
 
 A recorded claim is final. After a crash the agent's next run completes it, so a game may get its
 signal twice. `notified` is not recorded for a pool without a signal.
 """
 
 import asyncio
+import enum
 import json
 from dataclasses import replace
 
 from agent.domain.deadlines import deadline_by
 from agent.domain.environment import injected_environment
-from agent.domain.errors import DiskFullError, InvalidArgumentError, StandbyNotClaimableError
+from agent.domain.errors import (
+    AgentError,
+    DiskFullError,
+    InvalidArgumentError,
+    StandbyNotClaimableError,
+)
 from agent.domain.session import Claim, Session
-from agent.sessions import ending
+from agent.domain.stopping import signal_number
 from agent.sessions.life import ClaimRequest, Life
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import Identity, State
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
+LISTEN_SECONDS = 10.0  # How long a game may take, after a claim, to handle the pool's signal
+LOOK_SECONDS = 0.1  # Between two looks at which processes do
+
+
+class Heard(enum.Enum):
+    """What became of the signal of a claim; the texts are those of reports."""
+
+    YES = "sent"  # To all processes that handle it
+    NOT_CAUGHT = "no process has a handler for it"
+    IGNORED = "the game ignores it"
+    NOT_SENT = "it could not be sent"
 
 
 async def claim(life: Life, request: ClaimRequest) -> None:
@@ -65,27 +89,80 @@ async def take(runtime: Runtime, life: Life) -> None:
     await runtime.failpoint("claim.recorded")
 
 
-async def notify_game(runtime: Runtime, life: Life) -> None:
-    """Notify the game of a recorded claim if that is still due, then answer the claim."""
-    session = life.session
-    if session.standby is None or session.claim is None:
-        return
-    if session.claim.notified:
-        life.answer_claim(None)  # repeated before `notified` was recorded
-        return
-    signal = session.standby.claim_signal
-    process = session.process
-    notified = await life.publish()
-    await runtime.failpoint("claim.published")
-    if notified and signal and process is not None:
-        await ending.send_signal(runtime, session, process, signal)
-    await runtime.failpoint("claim.signalled")
-    life.answer_claim(None)
-    session = life.session.with_changes(claim=Claim(session.claim.request, notified))
-    if signal:
-        await life.save(session)
-    else:  # not recorded: publishing it again after a restart changes nothing
-        life.apply(session)
+class Notifier:
+    """Notifies the game of a recorded claim, in the session's task."""
+
+    def __init__(self, runtime: Runtime, life: Life) -> None:
+        self._runtime = runtime
+        self._life = life
+        self._give_up: float | None = None
+        """Monotonic time; None while no claim is due."""
+        self._is_published = False
+
+    async def step(self) -> float | None:
+        """Publish a claim and send its signal if that is due, then answer the claim.
+
+        Returns the seconds until the next step if no process handles the signal yet.
+        """
+        life = self._life
+        session = life.session
+        if session.standby is None or session.claim is None:
+            return None
+        if session.claim.notified:
+            life.answer_claim(None)  # repeated before `notified` was recorded
+            return None
+        clock = self._runtime.clock
+        if self._give_up is None:
+            self._is_published = await life.publish()
+            await self._runtime.failpoint("claim.published")
+            self._give_up = clock.monotonic() + LISTEN_SECONDS
+        heard = None
+        if self._is_published and session.standby.claim_signal:
+            heard = await self._signal(session.standby.claim_signal)
+        if heard is not None and heard is not Heard.YES and clock.monotonic() < self._give_up:
+            life.answer_claim(None)  # the session is the caller's, whenever its game listens
+            return LOOK_SECONDS
+        await self._finish(session.claim, heard)
+        return None
+
+    async def _finish(self, claim: Claim, heard: Heard | None) -> None:
+        life = self._life
+        runtime = self._runtime
+        self._give_up = None
+        await runtime.failpoint("claim.signalled")
+        life.answer_claim(None)
+        missed = "" if heard in {None, Heard.YES} else heard.value
+        if missed:
+            about = {"session": life.session.internal_id, "why": missed}
+            log.warning("claim signal not sent", **about)
+        session = life.session.with_changes(
+            claim=Claim(claim.request, self._is_published, signal_missed=missed)
+        )
+        if session.standby is not None and session.standby.claim_signal:
+            await life.save(session)
+        else:  # not recorded: publishing it again after a restart changes nothing
+            life.apply(session)
+
+    async def _signal(self, signal: str) -> Heard:
+        """Send a signal to the processes that handle it, and to no other: it might end them."""
+        session = self._life.session
+        number = signal_number(signal)
+        engine = self._runtime.engine
+        if session.process is None or number is None:
+            return Heard.NOT_CAUGHT
+        try:
+            members = await engine.processes(session.process)
+            listening = [member.process for member in members if member.listens_for(number)]
+            for process in listening:
+                await engine.signal_process(process, signal)
+        except AgentError as error:
+            about = {"session": session.internal_id, "signal": signal}
+            log.warning("cannot send a signal", **about, error=str(error))
+            return Heard.NOT_SENT
+        if listening:
+            return Heard.YES
+        ignores = any(member.ignores(number) for member in members)
+        return Heard.IGNORED if ignores else Heard.NOT_CAUGHT
 
 
 def checked_request(text: str) -> str:

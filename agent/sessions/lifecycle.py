@@ -260,12 +260,17 @@ class Lifecycle:
     async def _ends_unless_stopped(self, following: ending.Following) -> bool:
         """Wait for the end of the process (True) or a request to stop; meanwhile do claims."""
         life = self._life
+        notifier = claims.Notifier(self._runtime, life)
+        name = f"wake-{life.session.internal_id}"
         following.task.add_done_callback(lambda _: life.wake.set())
         while not (following.task.done() or life.stop_asked.is_set()):
             life.wake.clear()
             await claims.take(self._runtime, life)
-            await claims.notify_game(self._runtime, life)
-            await life.wake.wait()
+            pause = await notifier.step()
+            if pause is None:
+                await life.wake.wait()
+            else:
+                await first_completed(life.wake.wait(), self._runtime.clock.sleep(pause), name)
         return following.end is not None
 
     def _as_seen(self, process: Process, end: ending.SeenEnd | None) -> ending.SeenEnd | None:

@@ -8,8 +8,9 @@ from time import monotonic
 
 import pytest
 
-from tests.docker.stack import Stack
+from tests.docker.stack import PATIENCE, Stack, eventually
 from tests.support.agent.tars import Entry, folder
+from tests.support.deployment import REGION
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
 
@@ -61,6 +62,48 @@ def test_stop_reaches_the_game_behind_each_kind_of_start_script(scripted: Stack)
         assert str(report["log"]).splitlines()[-1].endswith(SAVED)
         assert report["exitCode"] == exit_code
         assert report["end_reason"] == "stopped"
+
+
+def test_report_says_how_a_game_was_stopped(scripted: Stack, registry: Registry) -> None:
+    config = {"Entrypoint": [SHELL, "-c"], "StopSignal": "SIGINT"}
+    push_image(registry.address, "interrupted", entries=shell(), config=config)
+    scripted.make_game("interrupted", repository="interrupted")
+    script = "trap 'exit 8' INT; echo up; while :; do :; done"
+    made = scripted.start(image="interrupted", args=[script])
+    with scripted.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+        assert log.readline() == b"up\n"
+    scripted.end(made["id"])
+    asked = scripted.report(made["id"])
+    forced = stopped(scripted, "/game --ignore-sigterm & wait")
+    assert asked["exitCode"] == 8
+    assert asked["stopSignal"] == "SIGINT"
+    assert asked["signalDelivered"] is True
+    assert asked["forced"] is False
+    assert forced["exitCode"] == 137
+    assert forced["stopSignal"] == "SIGTERM"
+    assert forced["forced"] is True
+    assert forced["killed"] == ["game"]
+
+
+def test_claim_signal_reaches_the_game_behind_a_script_that_has_no_handler(
+    scripted: Stack,
+) -> None:
+    pool = f"/warm-pool/scripted/{REGION}"
+    asked = {"size": 1, "args": ["/game & wait"], "claimSignal": "SIGUSR1"}
+    scripted.client.put(pool, asked).expect(204)
+    eventually(lambda: is_ready(scripted), "the standby is ready")
+    made = scripted.start(image="scripted", args=["ignored"])
+    scripted.client.request("DELETE", pool).expect(204)
+    with scripted.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+        while b"SIGUSR1: " not in log.readline():
+            pass
+    assert scripted.status(made["id"]) == "running"
+    scripted.end(made["id"])
+
+
+def is_ready(stack: Stack) -> bool:
+    [pool] = stack.client.get("/warm-pool").expect(200).json()["warmPools"]
+    return bool(pool["ready"])
 
 
 def test_game_that_ends_by_itself_ends_its_container_at_once(scripted: Stack) -> None:

@@ -72,7 +72,7 @@ class FakeProcesses(FakeCalls):
         assert held.process is not None, f"{container} does not run"
         number = next(self._numbers)
         process = Process(pid=500_000 + number, start_ticks=number)
-        member = Member(process, (parent or held.process).pid, name)
+        member = Member(process, (parent or held.process).pid, name, caught=2**64 - 1)
         held.tree.append(FakeProcess(member, ends_by))
         return held.tree[-1]
 

@@ -63,6 +63,10 @@ def test_signals_that_it_handles_and_ignores_are_known() -> None:
     assert not member.catches(signal.SIGTERM)
     assert member.ignores(signal.SIGINT)
     assert not member.ignores(signal.SIGUSR1)
+    assert member.listens_for(signal.SIGUSR1)
+    assert member.listens_for(signal.SIGUSR2)  # which it blocks, as to read it by a call
+    assert not member.listens_for(signal.SIGINT)
+    assert not member.listens_for(signal.SIGTERM)
     assert member.waits_for(signal.SIGUSR2)
     assert not member.waits_for(signal.SIGUSR1)
 

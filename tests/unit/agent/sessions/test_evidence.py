@@ -52,6 +52,24 @@ async def test_end_that_the_engine_misses_has_the_exit_code_that_init_reported(
     assert dead.restart_count == 0
 
 
+async def test_game_that_ended_with_0_is_not_restarted_by_what_an_engine_says_later(
+    agent: Agent,
+) -> None:
+    """The engine was away, and makes an exit code up when it returns."""
+    session = await agent.sessions.start(an_id(), a_spec(restart=True))
+    await agent.ready(session.internal_id)  # its process is followed
+    agent.engine.unavailable = True
+    agent.engine.lose_process(session.container, 0)
+    await agent.clock.advance(2)
+    agent.engine.unavailable = False
+    agent.engine.end(session.container, 255)
+    await agent.clock.advance(60)
+    ended = (await agent.reached(session.internal_id)).session
+    assert ended.state is State.EXITED
+    assert ended.exit_code == 0
+    assert ended.restart_count == 0
+
+
 async def test_end_that_nobody_saw_is_timed_by_the_engine(host: Host) -> None:
     """The engine hangs when the agent comes back, so that only the record names the process."""
     async with host() as agent:

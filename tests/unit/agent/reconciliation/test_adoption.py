@@ -242,3 +242,13 @@ async def test_container_that_a_start_takes_meanwhile_is_not_discarded(
         assert session.container == found.container
         assert agent.engine.executed[found.container] == 1
         assert keeping.discarded(Discard.OUTDATED) == 0
+
+
+@pytest.mark.parametrize("setting", [0, 1])
+async def test_lower_setting_removes_what_exceeds_it(host: Host, setting: int) -> None:
+    await left_by_a_run(host)
+    async with host(prepared=setting) as agent, keeping_on(agent) as keeping:
+        await until_idle()
+        assert len(keeping.waiting) == setting
+        assert keeping.discarded(Discard.UNNEEDED) == 2 - setting
+        assert len(await agent.records.prepared_ids()) == setting

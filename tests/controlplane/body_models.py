@@ -26,7 +26,13 @@ _START = {
 _TOKEN = {"name": "token-1", "scopes": ["session:read"], "expires_after": "1h"}
 _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _GPU = {"cpu": 1, "ram": 256, "gpu": 0}
-_GAME = APPLICATION | {"limits": _GPU | {"disk": 1024}, "reservation": _GPU, "name": "app-1"}
+_GAME = APPLICATION | {
+    "name": "app-1",
+    "limits": _GPU | {"disk": 1024},
+    "reservation": _GPU,
+    "stopSignal": "SIGINT",
+    "stopGrace": 30,
+}
 _BODIES: dict[str, Any] = {
     "start_session": _START,
     "join_players": {"session": "s-1", "players": ["p"]},

@@ -7,6 +7,7 @@ import pytest
 
 from agent.domain.errors import ImageCannotRunError, NoCertificateError, PortTakenError
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
+from tests.support.agent.keeping import PREPARED, prepared_for
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
@@ -66,6 +67,34 @@ async def test_agent_listens_from_the_start_to_the_end(host: Host, tls: Any) -> 
         await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
         assert not is_listened_on(port)
         assert agent.nothing_is_held()
+
+
+async def test_agent_listens_for_a_prepared_container_once_a_session_has_it(
+    host: Host, tls: Any
+) -> None:
+    port = tls["ports"][0]
+    async with host(prepared=PREPARED, **tls) as agent:
+        prepared = await prepared_for(agent, tls_spec())
+        assert not is_listened_on(port)
+        session = await agent.sessions.start(an_id(), tls_spec())
+        assert session.prepared == prepared.prepared_id
+        assert is_listened_on(port)
+        await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        assert not is_listened_on(port)
+        assert agent.nothing_is_held()
+
+
+async def test_port_of_a_prepared_container_that_another_process_has_taken(
+    host: Host, tls: Any
+) -> None:
+    port = tls["ports"][0]
+    async with host(prepared=PREPARED, **tls) as agent:
+        await prepared_for(agent, tls_spec())
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(PortTakenError):
+            await agent.sessions.start(an_id(), tls_spec())
+        assert host.engine.all == []
+        assert not host.engine.executed
+        await assert_nothing_is_left(agent)
 
 
 async def test_address_is_that_of_the_current_run(host: Host, tls: Any) -> None:

@@ -153,7 +153,8 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 @pytest.fixture
 def agent(site: Site) -> Iterator[Agent]:
-    agent = Agent(site.machine, ports=4)
+    # An engine keeps the rules of a container whose start its end has interrupted.
+    agent = Agent(site.machine, ports=4, prepared=0)
     agent.settings |= {
         "firewall_bridges": ["docker0"],
         "firewall_blocked": ["10.9.0.0/16", "2001:db8:a::/48"],

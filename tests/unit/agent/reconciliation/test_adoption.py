@@ -122,7 +122,7 @@ async def test_container_of_a_session_is_left_alone(host: Host) -> None:
 @pytest.mark.parametrize(
     "labels",
     [
-        {LABEL_PREPARED: "../../sessions"},
+        {LABEL_PREPARED: "../sessions"},
         {LABEL_PREPARED: an_id()},
         {LABEL_RECORD: "{}"},
         {LABEL_RECORD: ""},

@@ -39,7 +39,7 @@ CROWD = 300
 CROWD_ROUNDS = 20
 PORTS = 10
 APART_SECONDS = 0.05
-SETTLED_SECONDS = 1.0  # Within which a preparation under way would end
+IDLE_SECONDS = 1.0  # Within which a preparation under way would end
 SMALL = {"cpu": 0.01, "ram": 8}  # A reservation of which a host has hundreds
 NAME_OF_TEN = "bench-prepared-ten"
 _WARM_UP = 2
@@ -148,7 +148,7 @@ class PreparedBench:
     def _starts(self, name: str, rounds: int) -> _Starts:
         starts = _Starts()
         for _ in range(rounds):
-            self._until_settled(name)
+            self._until_idle(name)
             self._start(name, starts)
         return starts
 
@@ -237,13 +237,13 @@ class PreparedBench:
         what = f"{count} prepared containers of {name} were not kept"
         wait_until(lambda: self._kept(name) >= count, what, _TIMEOUT, poll=_POLL)
 
-    def _until_settled(self, name: str) -> None:
+    def _until_idle(self, name: str) -> None:
         """Wait until one of an application is kept and the engine prepares no others."""
         self._until_kept(name, 1)
         before: set[str] | None = None
         while before != (waiting := self._waiting()):
             before = waiting
-            time.sleep(SETTLED_SECONDS)
+            time.sleep(IDLE_SECONDS)
 
     def _kept(self, name: str) -> int:
         """The number of containers of an application that the agent keeps."""

@@ -24,6 +24,7 @@ from tests.support.harness import ROOT
 
 FOLDER = ROOT / ".tiltyard"
 DEV_JSON = FOLDER / "dev.json"
+PREPARED = 4  # Containers that the agent keeps prepared, fewer than a host by itself
 
 
 @contextmanager
@@ -78,7 +79,11 @@ def main() -> int:
     exit_on_signals(0)
     steps = Steps()
     try:
-        with alone(), Deployment(steps) as deployment, announced(dev_json(deployment)):
+        with (
+            alone(),
+            Deployment(steps, prepared=PREPARED) as deployment,
+            announced(dev_json(deployment)),
+        ):
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")
             with steps.step("serving"):
                 serve(deployment)

@@ -77,12 +77,14 @@ class Deployment:
     agent: AgentProcess
     control_plane: ControlPlaneProcess
 
-    def __init__(self, steps: Steps, **settings: object) -> None:
+    def __init__(self, steps: Steps, *, prepared: int = 0, **settings: object) -> None:
         """Start nothing yet; `settings` are the control plane's.
 
-        The agent allows the host's network, so `host_network_pools` decides.
+        The agent allows the host's network, so `host_network_pools` decides. It keeps at most
+        `prepared` prepared containers.
         """
         self._steps = steps
+        self._prepared = prepared
         self._settings = settings
         self._stack = ExitStack()
 
@@ -106,9 +108,10 @@ class Deployment:
             with step("agent") as notes:
                 # Once the agent has ended: else it reports its removed containers.
                 stack.callback(remove_traces, self.engine.socket, self.registry.address)
-                self.agent = stack.enter_context(
-                    AgentProcess(self.engine.socket, **_overcommitted()).allow_host_network()
+                agent = AgentProcess(
+                    self.engine.socket, prepared=self._prepared, **_overcommitted()
                 )
+                self.agent = stack.enter_context(agent.allow_host_network())
                 notes.append(self.agent.address)
             with step("control plane") as notes:
                 agents = [AgentSpec("local", self.agent.address)]

@@ -7,10 +7,18 @@ from unittest import mock
 import pytest
 
 from agent.domain import errors
+from agent.domain.session import Session
 from agent.sessions.ending import end_process
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tiltyard.contract import EndReason, State, StopResult
+
+
+async def _stopped(agent: Agent, session: Session) -> Session:
+    """Stop a session whose grace period is over at the latest before this returns."""
+    stopper = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    await agent.clock.advance(11)
+    return await stopper
 
 
 async def test_game_behind_a_script_gets_the_signal_once_the_script_has_ended(
@@ -76,7 +84,7 @@ async def test_without_the_right_to_signal_the_engine_is_asked(agent: Agent) -> 
     session = await agent.sessions.start(an_id(), a_spec())
     refused = errors.EngineError("kill", "the agent lacks CAP_KILL")
     with mock.patch.object(agent.engine, "signal_process", side_effect=refused):
-        ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        ended = await _stopped(agent, session)
     assert ended.exit_code == 143
     assert ended.stop == StopResult("SIGTERM", delivered=None)
 
@@ -85,7 +93,7 @@ async def test_processes_that_cannot_be_seen_are_stopped_through_their_init(agen
     session = await agent.sessions.start(an_id(), a_spec())
     unreadable = errors.EngineError("see the processes of a container", "as scripted")
     with mock.patch.object(agent.engine, "processes", side_effect=unreadable):
-        ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+        ended = await _stopped(agent, session)
     assert ended.exit_code == 143
 
 
@@ -129,7 +137,7 @@ async def test_signal_is_that_of_the_application_else_of_the_image(
     session = await agent.sessions.start(an_id(), a_spec(stop_signal=of_application))
     game = agent.engine.program_of(session.container)
     game.ends_by = frozenset({sent})
-    ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
+    ended = await _stopped(agent, session)
     assert game.got == [sent]
     assert ended.stop == StopResult(sent, delivered=True)
 

@@ -113,5 +113,6 @@ def report_of(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResp
         timeline=timeline,
         cpu_time=Duration(seconds=812, nanos=500_000_000),
         peak_memory_bytes=100 * 2**20,
+        stop=agent_pb2.StopResult(signal="SIGTERM", delivered=True),
     )
     return agent_pb2.GetReportResponse(report=report, log=log)

@@ -10,6 +10,7 @@ import shutil
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from tests.bench import baseline
 from tests.bench.load import Ask, Load, percentile, rate, run_load
@@ -43,7 +44,7 @@ _POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 _CLAIM = Ask("POST", "/session", 201, json.dumps({"location": REGION, "image": APPLICATION}))
 _TIMEOUT = 300.0
 _UNLIMITED = {"start_rate": 1e6, "start_burst": 10**6}
-_PATIENT = {"start_timeout": 60.0, "unresponsive_after": 60.0}
+_PATIENT: Mapping[str, Any] = {"start_timeout": 60.0, "unresponsive_after": 60.0}
 """A late claim would continue as a cold start, for which there is no capacity."""
 
 

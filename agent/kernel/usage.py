@@ -149,10 +149,9 @@ class UsageMeter:
         """Start reading the usage of this run; no-op if it has ended already."""
         if process in self._watched:
             return
-        counters = await self._threads.run(self.find, process)
-        if counters is not None:
-            run = self._watched.setdefault(process, _Run(counters, self.clock.monotonic()))
-            await self._threads.run(run.read)
+        run = await self._threads.run(self._begun, process)
+        if run is not None:
+            self._watched.setdefault(process, run)
 
     async def read(self, process: Process, *, last: bool = False) -> Usage:
         """Return the usage of a run, read again if possible. `last`: stop watching the run."""
@@ -162,3 +161,12 @@ class UsageMeter:
     async def close(self) -> None:
         """Wait for a read in progress."""
         await self._threads.close()
+
+    def _begun(self, process: Process) -> _Run | None:
+        """Read a run for the first time; None if it has ended. Blocks."""
+        counters = self.find(process)
+        if counters is None:
+            return None
+        run = _Run(counters, self.clock.monotonic())
+        run.read()
+        return run

@@ -43,6 +43,8 @@ FIREWALL_FIRST_SECONDS = 0.2
 control plane's timeout of a start."""
 BEGINNING_TRIES = 100
 BEGINNING_STEP_SECONDS = 0.01  # Between two looks at an init that does not wait yet
+ANSWER_SECONDS = 0.05
+"""From the end of a start until what the engine does after it, which would delay its answer."""
 
 
 async def prepare(runtime: Runtime, reservations: Reservations, template: Session) -> Prepared:
@@ -188,6 +190,7 @@ async def renaming(runtime: Runtime, session: Session) -> AsyncIterator[None]:
 
 async def _rename(runtime: Runtime, session: Session) -> None:
     name = container_name(session.internal_id)
+    await runtime.clock.sleep(ANSWER_SECONDS)
     with contained("cannot rename a container: internal error"):
         try:
             await runtime.engine.rename(name_of(session), name)

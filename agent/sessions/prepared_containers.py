@@ -14,6 +14,7 @@ from agent.domain.preparation import MOST_CONTAINERS, Discard, plan
 from agent.domain.prepared import Prepared
 from agent.domain.setbacks import Setbacks
 from agent.domain.stock import Stock
+from agent.sessions.containers import ANSWER_SECONDS
 from agent.sessions.life import Life
 from agent.sessions.preparing import Preparing
 from agent.sessions.reservations import Reservations
@@ -24,7 +25,6 @@ from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
-ANSWER_SECONDS = 0.01  # From the end of a start until its replacement begins: for its answer
 PORTS_PAUSE_SECONDS = 60.0  # Nothing is prepared for so long after a session lacked ports
 WARNINGS_KEPT = 16  # Most warnings; each names an image
 

@@ -63,6 +63,7 @@ async def test_error_while_a_container_is_renamed(
         session = await started(agent)
         assert session.container == acme.container.container
         await agent.ready(session.internal_id)
+        await agent.clock.advance(1)
         assert failed == ["rename"]
         assert SCRIPTED in caplog.text
         ended = await agent.sessions.stop(session.internal_id, EndReason.STOPPED)

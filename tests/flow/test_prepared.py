@@ -48,8 +48,9 @@ async def test_first_start_of_a_tag_finds_a_prepared_container(whole: Whole) -> 
 async def test_used_container_is_replaced(whole: Whole) -> None:
     await whole.make_game()
     await keeps(whole, 1)
+    [taken] = whole.host.daemon.prepared.stock
     (await whole.start(id="first")).expect(201)
-    await keeps(whole, 1)
+    await eventually(lambda: any(each != taken for each in whole.host.daemon.prepared.stock))
     (await whole.start(id="second")).expect(201)
     assert (await report_of(whole, "second"))["prepared"] is True
 

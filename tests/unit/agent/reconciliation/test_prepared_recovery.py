@@ -43,6 +43,7 @@ async def lost(host: Host, *, renamed: bool = True) -> Session:
         if not renamed:
             agent.engine.hold("rename")
         session = await agent.sessions.start(an_id(), SPEC)
+        await agent.clock.advance(1)  # it is renamed
         await agent.lose_record(session.internal_id)
     if not renamed:
         host.engine.release("rename")
@@ -78,7 +79,7 @@ async def test_container_that_a_record_names_is_handed_its_program_by_the_next_a
     async with host(prepared=PREPARED) as agent:
         await until(lambda: bool(host.engine.executed))
         await agent.ready(internal_id)
-        await until_idle()
+        await agent.clock.advance(1)
         assert host.engine.executed == {prepared.container.container: 1}
         assert agent.now(internal_id).state is State.RUNNING
         assert names(host) == [container_name(internal_id)]

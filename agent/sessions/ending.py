@@ -184,8 +184,13 @@ class _Stop:
         try:
             await self._runtime.engine.signal_process(process, signal)
         except AgentError as error:
-            about = {"session": self._session.internal_id, "signal": signal}
-            log.warning("cannot send a signal", **about, process=process.pid, error=str(error))
+            log.warning(
+                "cannot send a signal",
+                session=self._session.internal_id,
+                signal=signal,
+                process=process.pid,
+                error=str(error),
+            )
             return False
         return True
 

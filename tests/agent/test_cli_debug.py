@@ -278,9 +278,9 @@ async def test_reports_unresponsive_agent_in_one_line(
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
     monkeypatch.setattr("agent.client.agent_client.STOP_SECONDS", 0.1)
-    engine.hold("kill")
+    engine.hold("inspect")
     refused = await host.run("stop", "m1")
-    engine.release("kill")
+    engine.release("inspect")
     assert refused.exit_code == 1
     assert refused.stderr == (
         "tiltyard-agent: the agent did not answer in time; the request may still be carried out\n"

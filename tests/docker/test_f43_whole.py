@@ -166,6 +166,7 @@ def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Prod
     assert product.chaos.asked(image.layers[-1]) == 1
 
 
+@pytest.mark.slow
 def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(product: Product) -> None:
     image = product.push("big", "v1", os.urandom(4_000_000))
     product.make_application("big")
@@ -181,6 +182,7 @@ def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(product
     assert product.play(image) == "v1"
 
 
+@pytest.mark.slow
 def test_f43_a_pull_whose_engine_goes_away_is_tried_again(product: Product) -> None:
     image = product.push("orphan", "v1")
     product.make_application("orphan")

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGUSR1
 from typing import Any
 
 import pytest
@@ -284,7 +285,7 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
     assert "Health" not in container.attrs["State"]
     prison.agent.end(session)
     ended = prison.agent.session(session)
-    assert ended.exit_code == 143
+    assert ended.exit_code == 128 + SIGUSR1  # that of the image
     assert ended.end_reason == pb.END_REASON_STOPPED
 
 

@@ -14,14 +14,9 @@ from tests.faults.plugin import Rounds
 BEFORE_THE_HOST = {"start.reserved", "start.attempted"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "step",
-    [
-        step if step == "start.answered" else pytest.param(step, marks=pytest.mark.slow)
-        for step in START_STEPS
-    ],
-)
+@pytest.mark.parametrize("step", START_STEPS)
 def test_f38_a_start_whose_control_plane_is_killed_is_there_for_who_asks_again_or_never_was(
     docker_engine: Path, demo_image: Image, step: str, rounds: Rounds
 ) -> None:

@@ -181,7 +181,7 @@ def has_identity(stack: Stack, session_id: str) -> bool:
 @pytest.mark.parametrize(
     "count",
     [
-        10,
+        pytest.param(10, marks=pytest.mark.slow),
         pytest.param(2000, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)]),
     ],
 )

@@ -164,6 +164,25 @@ def while_it_is_claimed(agent: KilledAgent, step: str) -> None:
     agent.discard(again)
 
 
+def while_it_prepares(agent: KilledAgent, step: str) -> None:
+    agent.settings["prepared"] = 1
+    agent.break_at(step)
+    session = agent.play()  # after which another of its shape is prepared
+    agent.await_kill(step)
+    agent.come_back()
+    left = 1 if step == "prepare.waiting" else 0
+    eventually(lambda: len(agent.prepared_containers()) == left, "only one that waits is kept")
+    again = agent.play()
+    assert_executed(agent, again, 1)
+    agent.end(again)
+    assert agent.report(again).prepared == bool(left)
+    agent.settings["prepared"] = 0
+    agent.come_back()
+    eventually(lambda: not agent.prepared_containers(), "none is kept any more")
+    agent.discard(again)
+    agent.discard(session)
+
+
 SCENARIOS: dict[str, Callable[[KilledAgent, str], None]] = {
     "start": while_it_starts,
     "claim": while_it_is_claimed,
@@ -174,6 +193,7 @@ SCENARIOS: dict[str, Callable[[KilledAgent, str], None]] = {
     "report": while_it_stops,
     "container": while_it_is_discarded,
     "discard": while_it_is_discarded,
+    "prepare": while_it_prepares,
 }
 
 

@@ -15,6 +15,7 @@ from tests.docker.preparing_agent import PreparingAgent, a_preparing_agent
 from tests.docker.stack import Stack, a_stack, environment_of, eventually, play_round
 from tests.docker.test_crashes import assert_executed
 from tests.faults.plugin import Figure
+from tests.faults.real_host import listed, stub_of
 from tests.support.agent.samples import an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -173,9 +174,9 @@ def test_f06_a_control_plane_repeats_what_it_asked_of_sessions_in_prepared_conta
 
 
 def has_identity(stack: Stack, session_id: str) -> bool:
-    """Whether the host's only record is of this session."""
-    records = list((stack.agent.state_dir / "sessions").glob("*/record.json"))
-    return len(records) == 1 and stack.record()["spec"]["identity"]["session_id"] == session_id
+    """Whether the host's only session is this one."""
+    with stub_of(stack.agent) as stub:
+        return [session.identity.session_id for session in listed(stub)] == [session_id]
 
 
 @pytest.mark.parametrize(

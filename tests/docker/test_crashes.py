@@ -33,7 +33,6 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 
 ADOPTED = {"start.saved", "start.handed"}
 """Steps of a start after which the session is kept: its game runs, or is executed then."""
-AT_ONCE = {"start.created"}  # Steps in the short run of `make test`
 KILLED_AFTER = (1.5, 7.5)  # Seconds between two kills, as in Nomad's test of a crash loop
 LONGEST_STOP = 30.0  # Seconds; the unit allows 60
 
@@ -197,13 +196,8 @@ SCENARIOS: dict[str, Callable[[KilledAgent, str], None]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(step, marks=[] if step in AT_ONCE else pytest.mark.slow, id=step)
-        for step in STEPS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
 def test_f02_f03_an_agent_killed_at_any_step_finishes_or_undoes_it(
     machine: Machine, step: str
 ) -> None:
@@ -324,6 +318,7 @@ def _restarts_within(seconds: float) -> int:
     return sum(1 for _ in itertools.takewhile(lambda time: time <= seconds, times))
 
 
+@pytest.mark.slow
 def test_f24_a_lifetime_that_ended_while_the_agent_was_down_ends_the_game_on_its_return(
     machine: Machine,
 ) -> None:

@@ -230,6 +230,7 @@ async def test_f43_a_failed_pull_is_told_by_its_cause_leaves_nothing_and_the_nex
     await host.until_kept(empty)
 
 
+@pytest.mark.slow
 async def test_f43_pulls_that_hang_keep_their_slots_no_longer_than_their_deadline(
     host: Puller, chaos: ChaosRegistry
 ) -> None:

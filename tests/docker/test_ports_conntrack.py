@@ -122,6 +122,7 @@ def test_f19_a_port_that_the_engine_refuses_is_passed_over(machine: Machine) -> 
         agent.assert_ports_agree(session)
 
 
+@pytest.mark.slow
 def test_f20_no_port_left_is_a_refusal_that_leaves_nothing(machine: Machine) -> None:
     with Agent(machine, ports=3) as agent:
         three = [agent.play() for _ in range(3)]

@@ -107,7 +107,8 @@ def is_ready(stack: Stack) -> bool:
 
 
 def test_game_that_ends_by_itself_ends_its_container_at_once(scripted: Stack) -> None:
-    script = "/game & exec /game --exit-after 0.1 --exit-code 7"
+    other = f"(trap 'echo {SAVED}' TERM; while :; do :; done)"
+    script = f"{other} & exec /game --exit-after 0.1 --exit-code 7"
     made = scripted.start(image="scripted", args=[script])
     report = scripted.report(made["id"])
     assert report["exitCode"] == 7

@@ -90,6 +90,7 @@ def test_f26_a_wall_clock_that_jumps_ends_nothing_early_and_nothing_late(
     _short_ends_long_lives(stack, *_later(3600), *wall_clock.wrapper)
 
 
+@pytest.mark.slow
 @JUMPS
 def test_f26_a_wall_clock_that_jumps_while_the_agent_runs_changes_no_lifetime(
     machine: Machine, wall_clock: WallClock, offset: int

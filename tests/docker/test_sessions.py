@@ -135,6 +135,7 @@ def numbered(log: bytes) -> list[int]:
     return [int(line[1]) for line in lines if line is not None]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_sigkill_of_the_agent_while_a_sixth_session_starts(stack: Stack) -> None:
     """Five sessions continue unchanged, and callers never see the sixth."""

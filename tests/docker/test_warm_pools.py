@@ -86,6 +86,7 @@ def test_f18_of_fifty_callers_one_gets_the_last_standby(stack: Stack, rounds: Ro
         end_all(stack, made)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_pool_of_twenty_stays_full_while_a_caller_claims_all(stack: Stack) -> None:
     keep(stack, LARGE)

@@ -133,8 +133,7 @@ class Notifier:
         life.answer_claim(None)
         missed = "" if heard in {None, Heard.YES} else heard.value
         if missed:
-            about = {"session": life.session.internal_id, "why": missed}
-            log.warning("claim signal not sent", **about)
+            log.warning("claim signal not sent", session=life.session.internal_id, error=missed)
         session = life.session.with_changes(
             claim=Claim(claim.request, self._is_published, signal_missed=missed)
         )
@@ -156,8 +155,10 @@ class Notifier:
             for process in listening:
                 await engine.signal_process(process, signal)
         except AgentError as error:
-            about = {"session": session.internal_id, "signal": signal}
-            log.warning("cannot send a signal", **about, error=str(error))
+            internal_id = session.internal_id
+            log.warning(
+                "cannot send a signal", session=internal_id, signal=signal, error=str(error)
+            )
             return Heard.NOT_SENT
         if listening:
             return Heard.YES

@@ -181,18 +181,7 @@ class _Stop:
             return (Member(self._first, 0, ""),)
 
     async def _send(self, process: Process, signal: str) -> bool:
-        try:
-            await self._runtime.engine.signal_process(process, signal)
-        except AgentError as error:
-            log.warning(
-                "cannot send a signal",
-                session=self._session.internal_id,
-                signal=signal,
-                process=process.pid,
-                error=str(error),
-            )
-            return False
-        return True
+        return await _send_directly(self._runtime, self._session, process, signal)
 
 
 async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
@@ -207,7 +196,7 @@ async def _kill(
 ) -> None:
     sent = False
     while not sent:
-        sent = await send_signal(runtime, session, process, SIGKILL.name)
+        sent = await _send_signal(runtime, session, process, SIGKILL.name)
         if await following.within(KILL_SECONDS):
             return
 
@@ -272,18 +261,32 @@ async def _ended_container(runtime: Runtime, session: Session) -> tuple[Containe
         step = min(step * 2, 1.0)
 
 
-async def send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:
+async def _send_signal(runtime: Runtime, session: Session, process: Process, signal: str) -> bool:
     """Send a signal to a process or, if that fails, through the engine; False if both fail."""
-    about = {"session": session.internal_id, "signal": signal}
-    try:
-        await runtime.engine.signal_process(process, signal)
-    except AgentError as error:
-        log.warning("cannot send a signal", **about, process=process.pid, error=str(error))
-    else:
+    if await _send_directly(runtime, session, process, signal):
         return True
     try:
         await runtime.engine.kill(name_of(session), signal)
     except AgentError as error:
-        log.warning("cannot send a signal", **about, error=str(error))
+        internal_id = session.internal_id
+        log.warning("cannot send a signal", session=internal_id, signal=signal, error=str(error))
+        return False
+    return True
+
+
+async def _send_directly(
+    runtime: Runtime, session: Session, process: Process, signal: str
+) -> bool:
+    """Send a signal to a process without the engine; False if that fails."""
+    try:
+        await runtime.engine.signal_process(process, signal)
+    except AgentError as error:
+        log.warning(
+            "cannot send a signal",
+            session=session.internal_id,
+            signal=signal,
+            process=process.pid,
+            error=str(error),
+        )
         return False
     return True

@@ -69,7 +69,7 @@ class PreparedContainers:
 
         A start that found none counts once it has succeeded.
         """
-        shape = life.session.spec.shape
+        shape = life.session.spec.shape if prepared is None else prepared.template.spec
         if shape is None or not self._runtime.settings.prepared:
             return
         if prepared is None:

@@ -1,6 +1,6 @@
 """The order of prepared containers to one host: the shapes that it is to keep one of."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from controlplane.domain.errors import AgentRefusedError
@@ -25,7 +25,7 @@ class ShapeOrders:
     host: HostState
     deliveries: Deliveries
     _newest: Shapes | None = None  # None until it is known
-    _answered: tuple[str, Shapes] | None = field(default=None)
+    _answered: tuple[str, Shapes] | None = None
     """The order that the host has answered last, and its incarnation then."""
 
     def set(self, shapes: Shapes) -> None:
@@ -52,7 +52,6 @@ class ShapeOrders:
             try:
                 await self.host.client.set_shapes(shapes)
             except AgentRefusedError as error:
-                is_older = error.agent_reason is ErrorReason.UNIMPLEMENTED
-                if not is_older:
+                if error.agent_reason is not ErrorReason.UNIMPLEMENTED:  # an older agent
                     log.warning("prepared containers not ordered", error=str(error))
             self._answered = (incarnation, shapes)

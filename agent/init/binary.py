@@ -30,7 +30,7 @@ def init_program(path: Path = PATH, machine: str = platform.machine()) -> InitPr
     """Return the program of this installation. Blocks.
 
     Raises:
-        NoInitError: There is none, or it is a program for other machines.
+        NoInitError: The program is missing, or is for other machines.
     """
     try:
         data = path.read_bytes()

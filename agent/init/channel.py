@@ -1,7 +1,7 @@
 """The agent's end of the channel to the first process of a container: two FIFOs in a folder.
 
 The agent writes a hand-over to `start`; the init writes reports to `report`, as anything else in
-the container may. Opening and reading never block, and wait for nobody.
+the container may. Opening and reading never block.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ START = "start"
 REPORT = "report"
 
 LOOK_BYTES = 4096  # Most bytes of reports that are read at once
+KEPT_SECONDS = 30.0  # A session's task follows its program within a second
 _FOLDER_MODE = 0o755
 _MODES = {START: 0o644, REPORT: 0o666}
 
@@ -88,6 +89,43 @@ def opened_reports(folder: Path) -> Iterator[ReportReader]:
     """Open the reading end of a channel. Raises OSError."""
     with _opened(folder / REPORT, os.O_RDONLY) as descriptor:
         yield ReportReader(descriptor)
+
+
+class KeptReports:
+    """Keeps the reports of inits until a session follows their programs.
+
+    A FIFO loses its contents with its last reader and writer. A program that ends at once would
+    take the report of its end with it.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[Path, tuple[contextlib.ExitStack, asyncio.TimerHandle]] = {}
+
+    @contextlib.contextmanager
+    def kept(self, folder: Path) -> Iterator[None]:
+        """Keep the reports of a channel from now on, for KEPT_SECONDS unless the body fails."""
+        self.release(folder)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            stack.enter_context(opened_reports(folder))
+            timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self.release, folder)
+            self._readers[folder] = stack.pop_all(), timer
+        try:
+            yield
+        except BaseException:
+            self.release(folder)
+            raise
+
+    def release(self, folder: Path) -> None:
+        """Keep the reports of a channel no longer: another reader has opened it."""
+        if folder in self._readers:
+            reader, timer = self._readers.pop(folder)
+            timer.cancel()
+            reader.close()
+
+    def close(self) -> None:
+        """Release all channels."""
+        for folder in tuple(self._readers):
+            self.release(folder)
 
 
 async def send(folder: Path, message: bytes, seconds: float) -> None:

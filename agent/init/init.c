@@ -4,12 +4,13 @@
  *     tiltyard-init --check   exits with 0: this machine executes it
  *
  * It waits until an agent hands over arguments and environment, runs them as a child or in its own
- * place, passes signals on, buries orphans and ends with the child. Its name in /proc tells its
+ * place, passes signals on, buries orphans and ends with the child. Its name in /proc shows its
  * state. docs/architecture.md describes the protocol; handover.h and reaper.h have the decisions.
  */
 #include "errors.h"
 #include "execute.h"
 #include "handover.h"
+#include "home.h"
 #include "reaper.h"
 #include "system.h"
 
@@ -61,13 +62,38 @@ static void report_refusal(const struct init *init, struct refusal refusal)
 	report(init, line, describe_refusal(line, refusal));
 }
 
+/* What the program has unlinked is gone with it: then there is room again. */
+static bool is_full(const char *folder)
+{
+	struct file_system found = {0};
+	return CALL(SYS_statfs, folder, &found) == 0 && found.blocks > 0 && found.free_blocks == 0;
+}
+
+/* The control group is read here since it goes with this process. */
+static bool has_refused_in(const char *path)
+{
+	char events[32];
+	long file = CALL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return false;
+	long length = CALL(SYS_read, file, events, sizeof(events));
+	CALL(SYS_close, file);
+	return length > 0 && has_refused(events, (size_t)length);
+}
+
 static void report_end(const struct init *init, uint32_t status)
 {
 	struct timespec now = {0};
 	char line[LINE_BYTES];
+	struct limits met = {
+		/* Of cgroup v2, and of v1 */
+		.pids = has_refused_in("/sys/fs/cgroup/pids.events") ||
+			has_refused_in("/sys/fs/cgroup/pids/pids.events"),
+		.shm = is_full("/dev/shm"),
+	};
 	CALL(SYS_clock_gettime, CLOCK_REALTIME, &now);
 	uint64_t nanoseconds = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-	report(init, line, describe_end(line, status, nanoseconds));
+	report(init, line, describe_end(line, status, nanoseconds, met));
 }
 
 __attribute__((noreturn)) static void end_refused(const struct init *init, struct refusal refusal)
@@ -231,7 +257,7 @@ static struct refusal receive_program(
 		own++;
 	size_t arguments = 1 + header->arguments + 1;
 	size_t given = header->variables + 1;
-	size_t merged = own + header->variables + 1;
+	size_t merged = own + header->variables + 1 + 1; /* Maybe HOME */
 	size_t size = (arguments + given + merged) * sizeof(char *);
 	long room = CALL(SYS_mmap, NULL, size + header->bytes, PROT_READ_WRITE,
 		MAP_PRIVATE_ANONYMOUS, -1, 0);
@@ -246,6 +272,7 @@ static struct refusal receive_program(
 	    !parse_strings(header, strings, program->arguments, variables))
 		return refuse(EPROTO, false, false);
 	merge_variables(init->environment, variables, program->environment);
+	set_home(variables, program->environment);
 	return NONE;
 }
 

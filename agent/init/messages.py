@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tiltyard.ends import Limit
+
 MAX_STRINGS = 16_384  # Arguments, and variables
 MAX_BYTES = 2 * 1024 * 1024
 """All strings of a hand-over, each with a NUL."""
@@ -61,10 +63,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The program has ended. `status`: as of wait(2); `time_ns`: of the wall clock."""
+    """The program has ended. `status`: as of wait(2); `time_ns`: of the wall clock.
+
+    `limits_met`: limits of the container that were met until then.
+    """
 
     status: int
     time_ns: int
+    limits_met: tuple[Limit, ...] = ()
 
 
 Report = Waiting | Executed | Refused | Ended
@@ -128,7 +134,7 @@ class Reports:
 
 
 _REFUSED = re.compile(rb"refused ([1-9][0-9]{0,3}) ([a-z]{1,16})")
-_ENDED = re.compile(rb"ended (0|[1-9][0-9]{0,4}) ([1-9][0-9]{0,18})")
+_ENDED = re.compile(rb"ended (0|[1-9][0-9]{0,4}) ([1-9][0-9]{0,18})( pids)?( shm)?")
 _CAUSES = {cause.value.encode(): cause for cause in Cause}
 
 
@@ -140,7 +146,8 @@ def _parsed(line: bytes) -> Report | None:
     if (found := _REFUSED.fullmatch(line)) and (cause := _CAUSES.get(found[2])):
         return Refused(int(found[1]), cause)
     if (found := _ENDED.fullmatch(line)) and is_end(int(found[1])):
-        return Ended(int(found[1]), int(found[2]))
+        met = {Limit.PIDS: found[3], Limit.SHM: found[4]}
+        return Ended(int(found[1]), int(found[2]), tuple(limit for limit in met if met[limit]))
     return None
 
 

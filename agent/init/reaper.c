@@ -80,6 +80,15 @@ int exit_code_of(struct refusal refusal)
 	}
 }
 
+bool has_refused(const char *events, size_t length)
+{
+	static const char KEY[] = "max ";
+	size_t i = 0;
+	while (i < sizeof(KEY) - 1 && i < length && events[i] == KEY[i])
+		i++;
+	return i == sizeof(KEY) - 1 && i < length && events[i] >= '1' && events[i] <= '9';
+}
+
 static size_t append(char *line, size_t length, const char *text)
 {
 	while (*text)
@@ -109,11 +118,15 @@ size_t describe_refusal(char *line, struct refusal refusal)
 	return append(line, length, "\n");
 }
 
-size_t describe_end(char *line, uint32_t status, uint64_t nanoseconds)
+size_t describe_end(char *line, uint32_t status, uint64_t nanoseconds, struct limits met)
 {
 	size_t length = append(line, 0, "ended ");
 	length = append_number(line, length, status);
 	length = append(line, length, " ");
 	length = append_number(line, length, nanoseconds);
+	if (met.pids)
+		length = append(line, length, " pids");
+	if (met.shm)
+		length = append(line, length, " shm");
 	return append(line, length, "\n");
 }

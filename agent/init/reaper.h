@@ -58,8 +58,17 @@ int exit_code(uint32_t status);
 /* The exit code that stands for a program that was not executed. */
 int exit_code_of(struct refusal refusal);
 
+/* Limits of the container that its program has met. */
+struct limits {
+	bool pids; /* It could not have another process or thread */
+	bool shm;  /* There is no room in /dev/shm */
+};
+
+/* Whether a control group's pids.events says that a process was refused. */
+bool has_refused(const char *events, size_t length);
+
 /* Write a line of at most LINE_BYTES without a NUL, and return its length. */
 size_t describe_refusal(char *line, struct refusal refusal);
-size_t describe_end(char *line, uint32_t status, uint64_t nanoseconds);
+size_t describe_end(char *line, uint32_t status, uint64_t nanoseconds, struct limits met);
 
 #endif

@@ -13,18 +13,20 @@
 enum {
 	SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_mmap = 9, SYS_rt_sigaction = 13,
 	SYS_rt_sigprocmask = 14, SYS_ioctl = 16, SYS_getpid = 39, SYS_clone = 56, SYS_execve = 59,
-	SYS_wait4 = 61, SYS_kill = 62, SYS_setpgid = 109, SYS_prctl = 157, SYS_clock_gettime = 228,
-	SYS_exit_group = 231, SYS_openat = 257, SYS_faccessat = 269, SYS_ppoll = 271,
-	SYS_signalfd4 = 289, SYS_pipe2 = 293, SYS_close_range = 436,
+	SYS_wait4 = 61, SYS_kill = 62, SYS_getuid = 102, SYS_setpgid = 109, SYS_prctl = 157,
+	SYS_statfs = 137, SYS_clock_gettime = 228, SYS_exit_group = 231, SYS_openat = 257,
+	SYS_faccessat = 269, SYS_ppoll = 271, SYS_signalfd4 = 289, SYS_pipe2 = 293,
+	SYS_close_range = 436,
 };
 #define O_DIRECTORY 0200000
 #elif defined(__aarch64__)
 enum {
-	SYS_ioctl = 29, SYS_faccessat = 48, SYS_openat = 56, SYS_close = 57, SYS_pipe2 = 59,
+	SYS_ioctl = 29, SYS_statfs = 43, SYS_faccessat = 48, SYS_openat = 56, SYS_close = 57,
+	SYS_pipe2 = 59,
 	SYS_read = 63, SYS_write = 64, SYS_ppoll = 73, SYS_signalfd4 = 74, SYS_exit_group = 94,
 	SYS_clock_gettime = 113, SYS_kill = 129, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135,
-	SYS_setpgid = 154, SYS_prctl = 167, SYS_getpid = 172, SYS_clone = 220, SYS_execve = 221,
-	SYS_mmap = 222, SYS_wait4 = 260, SYS_close_range = 436,
+	SYS_setpgid = 154, SYS_prctl = 167, SYS_getpid = 172, SYS_getuid = 174, SYS_clone = 220,
+	SYS_execve = 221, SYS_mmap = 222, SYS_wait4 = 260, SYS_close_range = 436,
 };
 #define O_DIRECTORY 040000
 #else
@@ -57,6 +59,14 @@ struct pollfd {
 struct timespec {
 	int64_t seconds;
 	int64_t nanoseconds;
+};
+
+struct file_system {
+	uint64_t type;
+	uint64_t block_bytes;
+	uint64_t blocks; /* 0: it has no limit */
+	uint64_t free_blocks;
+	uint64_t others[11]; /* The kernel's statfs has 120 bytes */
 };
 
 /* Arguments are passed as they are: pointers and numbers have the size of a register. */

@@ -1,6 +1,7 @@
 /* The pure parts of tiltyard-init with a C library, for sanitizers:
  *
  *     hosted parse <hand-over     shows its strings, or that it is refused
+ *     hosted passwd USER <passwd  shows whether the user has an entry, read in pieces of any size
  *     hosted decide               shows each decision about signals, statuses and errors
  *     hosted fuzz SEED COUNT      parses COUNT random and changed hand-overs, and checks the results
  */
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "handover.h"
+#include "passwd.h"
 #include "reaper.h"
 
 #define CHECK(fact) \
@@ -68,6 +70,23 @@ static int show_parsed(void)
 	return 0;
 }
 
+static int show_entry(uint32_t user)
+{
+	static char data[4096];
+	size_t size = fread(data, 1, sizeof(data), stdin);
+	bool is_found = false;
+	for (size_t piece = 1; piece <= size + 1; piece++) {
+		struct passwd_search search = {.user = user};
+		for (size_t first = 0; first < size; first += piece)
+			search_passwd(&search, data + first, size - first < piece ? size - first : piece);
+		bool is_found_now = end_search(&search);
+		CHECK(piece == 1 || is_found_now == is_found);
+		is_found = is_found_now;
+	}
+	printf("%s\n", is_found ? "found" : "none");
+	return 0;
+}
+
 static int show_decisions(void)
 {
 	char line[LINE_BYTES];
@@ -82,10 +101,10 @@ static int show_decisions(void)
 			size_t length = describe_refusal(line, refusal);
 			printf("error %d %d %.*s", facts, exit_code_of(refusal), (int)length, line);
 		}
-	size_t length = describe_end(line, UINT32_MAX, UINT64_MAX);
+	size_t length = describe_end(line, UINT32_MAX, UINT64_MAX, (struct limits){true, true});
 	CHECK(length <= LINE_BYTES);
 	printf("longest %.*s", (int)length, line);
-	length = describe_end(line, 0, 0);
+	length = describe_end(line, 0, 0, (struct limits){false, false});
 	printf("shortest %.*s", (int)length, line);
 	return 0;
 }
@@ -277,6 +296,8 @@ int main(int count, char **arguments)
 {
 	if (count == 2 && strcmp(arguments[1], "parse") == 0)
 		return show_parsed();
+	if (count == 3 && strcmp(arguments[1], "passwd") == 0)
+		return show_entry((uint32_t)strtoul(arguments[2], NULL, 10));
 	if (count == 2 && strcmp(arguments[1], "decide") == 0)
 		return show_decisions();
 	if (count == 4 && strcmp(arguments[1], "fuzz") == 0)

@@ -19,6 +19,7 @@ from tests.support.agent.handovers import (
     in_place,
     raw,
 )
+from tiltyard.ends import Limit
 
 FUZZED = 300_000  # Hand-overs: three seconds on a quiet machine
 _SOURCES = PATH.parents[1]
@@ -46,7 +47,7 @@ _EXIT_CODES = {
 @pytest.fixture(scope="module")
 def hosted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("hosted") / "hosted"
-    pure = [_SOURCES / "handover.c", _SOURCES / "reaper.c"]
+    pure = [_SOURCES / name for name in ("handover.c", "passwd.c", "reaper.c")]
     own = Path(__file__).with_name("hosted.c")
     subprocess.run([*_COMPILE, "-o", program, own, *pure], check=True, timeout=_TIMEOUT)
     return program
@@ -146,7 +147,32 @@ def test_each_error_has_a_report_and_an_exit_code(hosted: Path) -> None:
 
 def test_report_of_an_end_keeps_to_its_bounds(hosted: Path) -> None:
     [longest] = decided(hosted, "longest")
-    assert longest == ["ended", str(2**32 - 1), str(2**64 - 1)]
+    assert longest == ["ended", str(2**32 - 1), str(2**64 - 1), "pids", "shm"]
     [shortest] = decided(hosted, "shortest")
     assert shortest == ["ended", "0", "0"]
     assert reported(["ended", "768", "1"]) == [Ended(768, 1)]
+    assert reported(["ended", "768", "1", "shm"]) == [Ended(768, 1, (Limit.SHM,))]
+    assert reported(["ended", "768", "1", "pids"]) == [Ended(768, 1, (Limit.PIDS,))]
+    assert reported(["ended", "768", "1", "shm", "pids"]) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "passwd", "found"),
+    [
+        (0, b"root:x:0:0:root:/root:/bin/sh\n", True),
+        (4711, b"root:x:0:0:root:/root:/bin/sh\ngame:x:4711:4711::/:\n", True),
+        (4711, b"root:x:0:0:root:/root:/bin/sh\ngame:x:47110:4711::/:\n", False),
+        (4711, b"4711:4711:1:4711:4711:/4711:4711\n", False),
+        (4711, b"game:x:4711", True),
+        (4711, b"\n\ngame:x:0004711\n", True),
+        (4711, b"game:x:4711a:\n", False),
+        (4711, b"game:x:-4711:\n", False),
+        (415, b"game:x:4294967711:\n", False),
+        (4294967294, b"nobody:x:4294967294:\n", True),
+        (0, b"", False),
+        (0, b"root\n:::\nroot:x:\nroot:x::0\n", False),
+    ],
+)
+def test_finds_the_entry_of_a_user(hosted: Path, user: int, passwd: bytes, *, found: bool) -> None:
+    expected = "found\n" if found else "none\n"
+    assert run(hosted, "passwd", str(user), given=passwd) == expected

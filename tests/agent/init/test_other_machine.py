@@ -5,7 +5,9 @@ shows that numbers, structures and the entry point are those of aarch64, but not
 such a machine maps and starts the program. What the init executes are programs of this machine.
 """
 
+import os
 import platform
+import select
 import shutil
 import signal
 import subprocess
@@ -17,7 +19,7 @@ import pytest
 from agent.init.binary import init_program
 from agent.init.messages import Cause, Ended, Executed, Refused
 from tests.agent.init.signals import TAKES_SIGNALS
-from tests.support.agent.init_process import PATIENCE, InitProcess
+from tests.support.agent.init_process import PATIENCE, InitProcess, children_of
 from tests.support.harness import ROOT
 
 pytestmark = [
@@ -91,8 +93,12 @@ def test_forwards_signals(foreign: Path, tmp_path: Path) -> None:
     with InitProcess(tmp_path, before=[EMULATOR], program=foreign) as init:
         init.hand_over(sys.executable, "-c", TAKES_SIGNALS)
         assert init.next_line() == "ready"
+        [program] = children_of(init.pid)
+        handle = os.pidfd_open(program)
         init.process.send_signal(signal.SIGTERM)
         assert init.next_line() == str(int(signal.SIGTERM))
+    with os.fdopen(handle):
+        assert select.select([handle], [], [], PATIENCE)[0], "the program goes on"
 
 
 @pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])

@@ -14,10 +14,13 @@ ERROR_REASON_KEY = "tiltyard-error-reason"
 REQUEST_KEY = "tiltyard-request"  # Metadata key: the id of the HTTP request that caused a call
 NANO = 10**9  # Nano-CPUs in a core
 MEBI = 2**20  # Bytes in a mebibyte
+MIN_PIDS = 16  # Of a session's limit of processes: a runtime needs some to begin a container
+MAX_PIDS = 32_768
+"""Most processes of a session: what a kernel allows on a small machine in all."""
 
 
 class State(StrEnum):
-    """State of a session; agent/domain/session.py has the transition table."""
+    """State of a session; agent/domain/sessions/session.py has the transition table."""
 
     CREATED = auto()
     RUNNING = auto()
@@ -98,6 +101,20 @@ class NetworkMode(StrEnum):
     HOST = "host"
 
 
+class Capability(StrEnum):
+    """A capability of Linux that a container may have; it has none of the others."""
+
+    CHOWN = "CHOWN"
+    DAC_OVERRIDE = "DAC_OVERRIDE"
+    FOWNER = "FOWNER"
+    SETUID = "SETUID"
+    SETGID = "SETGID"
+    KILL = "KILL"
+    NET_BIND_SERVICE = "NET_BIND_SERVICE"
+    SYS_CHROOT = "SYS_CHROOT"
+    AUDIT_WRITE = "AUDIT_WRITE"
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """Resources of a host: billionths of a core, bytes of memory, whole GPUs."""
@@ -131,12 +148,17 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A requested port. `pinned`: the host port, 0 for any."""
+    """A requested port.
+
+    `pinned`: the host port, 0 for any. `same`: the program binds its host port, also in a network
+    of its own; `container` then only names the port.
+    """
 
     container: int
     protocol: Protocol
     tls: bool = False
     pinned: int = 0
+    same: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +188,12 @@ class SessionSpec:
     """Everything that a start needs. Repeated starts of one internal id must have equal specs.
 
     `image` is a reference by digest; `ttl`: seconds from the start of the container; `disk_bytes`:
-    write limit of the container, 0 for the host's limit. `stop_signal`: the name of the signal of
-    a stop, empty for the image's; `stop_grace`: seconds from it to SIGKILL, 0 for the host's.
+    write limit of the container, 0 for the host's limit; `pids`: most processes and threads, 0 for
+    the host's limit; `shm_bytes`: size of /dev/shm, 0 for one by the memory limit. `stop_signal`:
+    the name of the signal of a stop, empty for the image's; `stop_grace`: seconds from it to
+    SIGKILL, 0 for the host's. `capabilities` of the container are sorted, each once. `image_init`:
+    the image has an init of its own, which becomes process 1. `contiguous`: the host ports are
+    neighbours, in the order of `ports`.
     """
 
     identity: Identity
@@ -181,8 +207,13 @@ class SessionSpec:
     ttl: float | None = None
     ports: tuple[PortRequest, ...] = ()
     disk_bytes: int = 0
+    pids: int = 0
+    shm_bytes: int = 0
     stop_signal: str = ""
     stop_grace: float = 0.0
+    capabilities: tuple[Capability, ...] = ()
+    image_init: bool = False
+    contiguous: bool = False
 
     @property
     def in_host(self) -> bool:
@@ -214,6 +245,7 @@ class SessionSpec:
             ttl=None,
             stop_signal="",
             stop_grace=0.0,
+            image_init=False,
         )
 
 
@@ -228,6 +260,10 @@ def shape_key(shape: SessionSpec) -> str:
             shape.limits,
             shape.ports,
             shape.disk_bytes,
+            shape.pids,
+            shape.shm_bytes,
+            shape.capabilities,
+            shape.contiguous,
         )
     )
 
@@ -251,50 +287,3 @@ class PreparedShape:
     image: str
     kept: int
     error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRun:
-    """A failed run, before a restart after `delay` seconds; times are Unix time."""
-
-    start_time: float | None
-    end_time: float
-    exit_code: int | None
-    oom_killed: bool
-    delay: float
-
-
-@dataclass(frozen=True, slots=True)
-class StopResult:
-    """How an agent stopped a run.
-
-    `signal`: its name or number. `delivered`: whether a process received it; None if only the
-    engine was asked to send it. `forced`: SIGKILL was needed. `killed`: names of what was left.
-    """
-
-    signal: str
-    delivered: bool | None = None
-    forced: bool = False
-    killed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A state and the Unix time at which it began."""
-
-    state: State
-    time: float
-
-
-@dataclass(frozen=True, slots=True)
-class PullProgress:
-    """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun.
-
-    `downloading` counts the layers that the registry is sending now.
-    """
-
-    layers: int = 0
-    layers_done: int = 0
-    received_bytes: int = 0
-    waiting: bool = False
-    downloading: int = 0

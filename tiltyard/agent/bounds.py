@@ -8,6 +8,8 @@ sessions may cost in memory.
 
 from typing import NamedTuple
 
+from tiltyard.contract import MAX_PIDS
+
 MAX_NANO_CPUS = 2**46
 MAX_MEMORY_BYTES = 2**50
 """70,000 cores and a PiB: a hostile host must not overflow sums in the database."""
@@ -64,26 +66,36 @@ _SEQUENCE = _number(MAX_REVISION)
 _INT32 = _number(2**31 - 1, least=-(2**31))
 
 MOST_BYTES = {
+    "Claimed": 256 * 1024,
     "Identity": 128 * 1024,
     "Session": 512 * 1024,
     "SessionSpec": 1024 * 1024,
 }
-"""Of a whole message: it bounds the names and values of its maps."""
+"""Bytes of a whole message, which also bound the names and values of its maps."""
 
 BOUNDS: dict[str, Bound] = {
+    "BoundPort.port": _PORT,
     "Claim.internal_id": _text(_ID),
+    "Claim.known_incarnation": _text(_ID),
+    "Claim.known_sequence": _SEQUENCE,
     "Claim.number": _SEQUENCE,
     "Claim.request_id": _text(_ID),
     "Claim.request_json": _text(1024 * 1024),
+    "Claimed.injected_env": _items(10_000),
+    "Claimed.sequence": _SEQUENCE,
     "ClaimResult.error": _text(MAX_SENTENCE),
     "ClaimResult.number": _SEQUENCE,
     "ClaimSessionsRequest.claims": _items(_PORTION),
     "ClaimSessionsResponse.incarnation": _text(_ID),
     "ClaimSessionsResponse.results": _items(_PORTION),
     "FailedRun.exit_code": _INT32,
+    "FailedRun.limits_met": _items(100),
     "FetchArtifactRequest.internal_id": _text(_ID),
     "FetchArtifactRequest.path": _text(4096),
     "FetchArtifactResponse.data": _text(256 * 1024),
+    "GetBindingsRequest.internal_id": _text(_ID),
+    "GetBindingsResponse.others": _items(100),
+    "GetBindingsResponse.unbound": _items(1000),
     "GetHostResponse.incarnation": _text(_ID),
     "GetHostResponse.sequence": _SEQUENCE,
     "GetReportRequest.internal_id": _text(_ID),
@@ -99,6 +111,7 @@ BOUNDS: dict[str, Bound] = {
     "Host.image_count": _number(_COUNT),
     "Host.kernel_version": _text(_VERSION),
     "Host.latency_addresses": _text(_HOST, items=64),
+    "Host.platform": _text(_VERSION),
     "Host.port_range_first": _PORT,
     "Host.port_range_last": _PORT,
     "Host.prepared": _items(5000),
@@ -155,6 +168,7 @@ BOUNDS: dict[str, Bound] = {
     "Report.failed_runs": _items(1000),
     "Report.format": _FORMAT,
     "Report.internal_id": _text(_ID),
+    "Report.limits_met": _items(100),
     "Report.peak_memory_bytes": _number(_BYTES),
     "Report.restart_count": _number(2**32 - 1),
     "Report.signal": _number(255),
@@ -177,11 +191,14 @@ BOUNDS: dict[str, Bound] = {
     "Session.warm_pool_revision": _number(MAX_REVISION),
     "SessionBatch.sessions": _items(_PORTION),
     "SessionSpec.args": _text(512 * 1024, items=1000),
+    "SessionSpec.capabilities": _items(100),
     "SessionSpec.disk_bytes": _number(_BYTES),
     "SessionSpec.env": _items(2000),
     "SessionSpec.format": _FORMAT,
     "SessionSpec.image": _text(MAX_IMAGE),
+    "SessionSpec.pids": _number(MAX_PIDS),
     "SessionSpec.ports": _items(1000),
+    "SessionSpec.shm_bytes": _number(_BYTES),
     "SessionSpec.stop_signal": _text(_ID),
     "SetDrainRequest.revision": _number(MAX_REVISION),
     "SetDrainResponse.sessions": _number(_COUNT),
@@ -197,7 +214,11 @@ BOUNDS: dict[str, Bound] = {
     "StopSessionRequest.internal_id": _text(_ID),
     "StopSessionResponse.incarnation": _text(_ID),
     "StreamLogsRequest.internal_id": _text(_ID),
+    "StreamLogsRequest.offset": _number(_BYTES),
     "StreamLogsResponse.data": _text(256 * 1024),
+    "StreamLogsResponse.offset": _number(_BYTES),
+    "UnboundPort.container_port": _PORT,
+    "UnboundPort.own_port": _PORT,
     "WarmPool.pool_id": _text(_ID),
     "WarmPool.revision": _number(MAX_REVISION),
     "WarmPool.size": _number(_COUNT),

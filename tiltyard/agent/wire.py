@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from tiltyard.agent.checked import items, text
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
+    Capability,
     EndReason,
     ErrorReason,
     Identity,
@@ -18,6 +19,7 @@ from tiltyard.contract import (
     Resources,
     State,
 )
+from tiltyard.ends import Limit
 
 M = TypeVar("M", bound=Message)
 
@@ -29,8 +31,10 @@ END_REASONS = {reason: pb.EndReason.Value(f"END_REASON_{reason.name}") for reaso
 ERROR_REASONS = {
     reason: pb.ErrorReason.Value(f"ERROR_REASON_{reason.name}") for reason in ErrorReason
 }
+LIMITS = {limit: pb.Limit.Value(f"LIMIT_{limit.name}") for limit in Limit}
 PROTOCOLS = {protocol: pb.Protocol.Value(f"PROTOCOL_{protocol.name}") for protocol in Protocol}
 NETWORK_MODES = {mode: pb.NetworkMode.Value(f"NETWORK_MODE_{mode.name}") for mode in NetworkMode}
+CAPABILITIES = {each: pb.Capability.Value(f"CAPABILITY_{each.name}") for each in Capability}
 
 
 def identity_to_proto(identity: Identity) -> pb.Identity:

@@ -134,15 +134,10 @@ class FairSlots:
         held = self.held(account) if self._is_shared else 0
         return not exceeds_share(held, more, self.used, self._limit())
 
-    def queue(self, account: str = "") -> "asyncio.Future[None]":
-        """Return a future that resolves when it is given a slot; cancelled ones get none."""
-        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.put(account, given)
-        return given
-
     async def wait(self, account: str = "") -> None:
         """Wait for a slot."""
-        given = self.queue(account)
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.put(account, given)
         try:
             await given
         except asyncio.CancelledError:

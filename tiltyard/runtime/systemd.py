@@ -15,7 +15,7 @@ STOPPING = "STOPPING=1"
 
 
 class Supervision(NamedTuple):
-    """What systemd passed to the program. An empty `socket` disables notifications.
+    """Values that systemd passed to the program. An empty `socket` disables notifications.
 
     `watchdog`: timeout in seconds. `journal_stream`: `device:inode` of the journal's stream.
     """

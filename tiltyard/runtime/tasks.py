@@ -27,20 +27,23 @@ class TaskOwner(Generic[T]):
 
     def __init__(self, expected: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
         self._expected = expected
-        self._tasks: dict[Hashable, asyncio.Task[T]] = {}
+        self._keys: dict[asyncio.Task[T], Hashable] = {}
+        """All tasks that have not ended, the oldest first, with their keys."""
+        self._current: dict[Hashable, asyncio.Task[T]] = {}
+        """The task of each key; one that was replaced may not have ended yet."""
 
     def __iter__(self) -> Iterator[asyncio.Task[T]]:
-        return iter(tuple(self._tasks.values()))
+        return iter(tuple(self._keys))
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._tasks
+        return key in self._current
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._keys)
 
     def get(self, key: Hashable) -> asyncio.Task[T] | None:
         """Return the running task of a key."""
-        return self._tasks.get(key)
+        return self._current.get(key)
 
     def start(
         self,
@@ -51,9 +54,9 @@ class TaskOwner(Generic[T]):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """Start a background task; a running task of the same key is cancelled."""
-        if replaced := self._tasks.pop(key, None):
+        replaced = self._current.get(key)
+        if replaced is not None:
             replaced.cancel()
-            self._tasks[replaced] = replaced  # until it has ended
         task = self._own(work, name, key, context)
         task.add_done_callback(self._report, context=context)
         return task
@@ -69,7 +72,7 @@ class TaskOwner(Generic[T]):
 
     async def wait(self) -> None:
         """Wait for all tasks to end. Cancellation does not reach them."""
-        if self._tasks:
+        if self._keys:
             await asyncio.wait(tuple(self))
 
     async def close(self) -> None:
@@ -82,15 +85,16 @@ class TaskOwner(Generic[T]):
         self, work: Coroutine[Any, Any, T], name: str, key: Hashable, context: Context | None
     ) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name, context=context)
-        key = task if key is None else key
-        self._tasks[key] = task
-        task.add_done_callback(partial(self._forget, key))
+        self._keys[task] = key
+        if key is not None:
+            self._current[key] = task
+        task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, key: Hashable, task: asyncio.Task[T]) -> None:
-        if self._tasks.get(key) is not task:
-            key = task
-        self._tasks.pop(key, None)
+    def _forget(self, task: asyncio.Task[T]) -> None:
+        key = self._keys.pop(task)
+        if self._current.get(key) is task:
+            del self._current[key]
 
     def _report(self, task: asyncio.Task[T]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -110,8 +114,13 @@ class Threads:
         call = partial(work, *args, **kwargs)
         running = asyncio.get_running_loop().run_in_executor(self._pool, call)
         self._under_way.add(running)
-        running.add_done_callback(self._under_way.discard)
+        running.add_done_callback(self._finished)
         return await asyncio.shield(running)
+
+    def _finished(self, running: asyncio.Future[Any]) -> None:
+        self._under_way.discard(running)
+        if not running.cancelled():
+            running.exception()  # Its wait may be gone: then asyncio would log it as lost
 
     async def finish(self) -> None:
         """Wait for the work that has been submitted so far."""

@@ -7,13 +7,13 @@ Rules that hold for every method:
 
 - The caller sets a deadline on every call. A handler never owns work: it starts or joins the
   task of the session (or of the image) and waits. A deadline or a cancellation ends the wait,
-  never the work, so a caller whose call timed out knows nothing and must read again.
+  never the work: after a timeout the outcome is unknown, and the caller must read the state.
 - A failure carries its ErrorReason by name in the trailing metadata "tiltyard-error-reason".
   The status message is for people.
-- `internal_id` is a lower-case UUID that the control plane makes, never the caller's id: it
+- `internal_id` is a lower-case UUID that the control plane generates, never the caller's id: it
   names containers and directories. The caller's id is data.
 - Every record, label and message that outlives a process carries a `format` number. A reader
-  refuses a number that it does not know. This file is format 1.
+  rejects a number that it does not support. This file is format 1.
 - Sizes are bytes, cores are billionths of a core, points in time are `*_time`, spans are
   google.protobuf.Duration.
 """
@@ -47,7 +47,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INVALID_ARGUMENT: _ErrorReason.ValueType  # 1
     """A field is missing, malformed or outside its limits."""
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 2
-    """No session of this internal id is known."""
+    """No session with this internal id is known."""
     ERROR_REASON_SPEC_CONFLICT: _ErrorReason.ValueType  # 3
     """The internal id is known with another spec."""
     ERROR_REASON_SESSION_STOPPED: _ErrorReason.ValueType  # 4
@@ -55,8 +55,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SESSION_LIVE: _ErrorReason.ValueType  # 5
     """The session has not ended yet."""
     ERROR_REASON_NO_CAPACITY: _ErrorReason.ValueType  # 6
-    """Cores, memory, GPUs, the number of sessions, the room for artifacts or the number of readers of
-    logs do not allow one more.
+    """Cores, memory, GPUs, the number of sessions, the space for artifacts or the number of readers
+    of logs do not suffice for this request.
     """
     ERROR_REASON_NO_FREE_PORT: _ErrorReason.ValueType  # 7
     """No port of the host's range is free."""
@@ -65,31 +65,33 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_PORT_OUT_OF_RANGE: _ErrorReason.ValueType  # 9
     """The pinned host port is outside the host's range."""
     ERROR_REASON_START_QUEUE_FULL: _ErrorReason.ValueType  # 10
-    """The host is starting as many containers as it can, or as many of the account; nothing was begun."""
+    """The host, or the account on this host, has reached its limit of concurrent starts; nothing was
+    begun.
+    """
     ERROR_REASON_NOT_RECONCILED: _ErrorReason.ValueType  # 11
     """The agent has not yet compared its records with the engine."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 12
-    """The host takes no new sessions."""
+    """The host accepts no new sessions."""
     ERROR_REASON_IMAGE_MISSING: _ErrorReason.ValueType  # 13
     """The image is not on this host."""
     ERROR_REASON_IMAGE_CANNOT_RUN: _ErrorReason.ValueType  # 14
-    """The engine refuses to start this image, here and on any host."""
+    """The engine cannot start this image, on this or any other host."""
     ERROR_REASON_IMAGE_NOT_FOUND: _ErrorReason.ValueType  # 15
     """The registry does not have the image."""
     ERROR_REASON_IMAGE_IN_USE: _ErrorReason.ValueType  # 16
     """A session or an ended container uses the image."""
     ERROR_REASON_REGISTRY_UNAVAILABLE: _ErrorReason.ValueType  # 17
-    """The registry cannot be reached, refuses, or sends what cannot be used."""
+    """The registry cannot be reached, refuses the request, or sends an unusable response."""
     ERROR_REASON_REGISTRY_TIMEOUT: _ErrorReason.ValueType  # 18
     """The registry did not answer in time."""
     ERROR_REASON_ENGINE_UNAVAILABLE: _ErrorReason.ValueType  # 19
     """The container engine cannot be reached."""
     ERROR_REASON_ENGINE_TIMEOUT: _ErrorReason.ValueType  # 20
-    """The container engine did not answer in time: what it did is unknown."""
+    """The container engine did not answer in time: the outcome is unknown."""
     ERROR_REASON_ENGINE_ERROR: _ErrorReason.ValueType  # 21
-    """The container engine failed in a way that has no reason of its own."""
+    """The container engine failed for a reason not listed here."""
     ERROR_REASON_CANNOT_KILL: _ErrorReason.ValueType  # 22
-    """The container does not end, not even by SIGKILL."""
+    """The container does not exit, even after SIGKILL."""
     ERROR_REASON_CONTAINER_GONE: _ErrorReason.ValueType  # 23
     """The container is no longer on the host."""
     ERROR_REASON_PATH_NOT_FOUND: _ErrorReason.ValueType  # 24
@@ -101,25 +103,25 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 27
     """A disk of the host is full or cannot be written."""
     ERROR_REASON_STANDBY_NOT_CLAIMABLE: _ErrorReason.ValueType  # 28
-    """The standby is unknown, not ready, or somebody else's."""
+    """The standby is unknown, not ready, or belongs to another account."""
     ERROR_REASON_STALE_REVISION: _ErrorReason.ValueType  # 29
     """The agent already has a newer revision."""
     ERROR_REASON_UNIMPLEMENTED: _ErrorReason.ValueType  # 30
-    """This agent does not offer the method yet."""
+    """This agent does not support the method."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 31
-    """A defect of the agent; its log has the rest."""
+    """Internal error of the agent; see its log."""
     ERROR_REASON_NOT_ALLOWED: _ErrorReason.ValueType  # 32
-    """The host's own policy does not allow it, or a TLS port has no certificate there."""
+    """The host's policy does not allow it, or the host has no certificate for a TLS port."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """ErrorReason says why a call failed. The number never changes its meaning."""
+    """ErrorReason is the reason for which a call failed. The meaning of a number never changes."""
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Not set; never sent."""
 ERROR_REASON_INVALID_ARGUMENT: ErrorReason.ValueType  # 1
 """A field is missing, malformed or outside its limits."""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 2
-"""No session of this internal id is known."""
+"""No session with this internal id is known."""
 ERROR_REASON_SPEC_CONFLICT: ErrorReason.ValueType  # 3
 """The internal id is known with another spec."""
 ERROR_REASON_SESSION_STOPPED: ErrorReason.ValueType  # 4
@@ -127,8 +129,8 @@ ERROR_REASON_SESSION_STOPPED: ErrorReason.ValueType  # 4
 ERROR_REASON_SESSION_LIVE: ErrorReason.ValueType  # 5
 """The session has not ended yet."""
 ERROR_REASON_NO_CAPACITY: ErrorReason.ValueType  # 6
-"""Cores, memory, GPUs, the number of sessions, the room for artifacts or the number of readers of
-logs do not allow one more.
+"""Cores, memory, GPUs, the number of sessions, the space for artifacts or the number of readers
+of logs do not suffice for this request.
 """
 ERROR_REASON_NO_FREE_PORT: ErrorReason.ValueType  # 7
 """No port of the host's range is free."""
@@ -137,31 +139,33 @@ ERROR_REASON_PORT_TAKEN: ErrorReason.ValueType  # 8
 ERROR_REASON_PORT_OUT_OF_RANGE: ErrorReason.ValueType  # 9
 """The pinned host port is outside the host's range."""
 ERROR_REASON_START_QUEUE_FULL: ErrorReason.ValueType  # 10
-"""The host is starting as many containers as it can, or as many of the account; nothing was begun."""
+"""The host, or the account on this host, has reached its limit of concurrent starts; nothing was
+begun.
+"""
 ERROR_REASON_NOT_RECONCILED: ErrorReason.ValueType  # 11
 """The agent has not yet compared its records with the engine."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 12
-"""The host takes no new sessions."""
+"""The host accepts no new sessions."""
 ERROR_REASON_IMAGE_MISSING: ErrorReason.ValueType  # 13
 """The image is not on this host."""
 ERROR_REASON_IMAGE_CANNOT_RUN: ErrorReason.ValueType  # 14
-"""The engine refuses to start this image, here and on any host."""
+"""The engine cannot start this image, on this or any other host."""
 ERROR_REASON_IMAGE_NOT_FOUND: ErrorReason.ValueType  # 15
 """The registry does not have the image."""
 ERROR_REASON_IMAGE_IN_USE: ErrorReason.ValueType  # 16
 """A session or an ended container uses the image."""
 ERROR_REASON_REGISTRY_UNAVAILABLE: ErrorReason.ValueType  # 17
-"""The registry cannot be reached, refuses, or sends what cannot be used."""
+"""The registry cannot be reached, refuses the request, or sends an unusable response."""
 ERROR_REASON_REGISTRY_TIMEOUT: ErrorReason.ValueType  # 18
 """The registry did not answer in time."""
 ERROR_REASON_ENGINE_UNAVAILABLE: ErrorReason.ValueType  # 19
 """The container engine cannot be reached."""
 ERROR_REASON_ENGINE_TIMEOUT: ErrorReason.ValueType  # 20
-"""The container engine did not answer in time: what it did is unknown."""
+"""The container engine did not answer in time: the outcome is unknown."""
 ERROR_REASON_ENGINE_ERROR: ErrorReason.ValueType  # 21
-"""The container engine failed in a way that has no reason of its own."""
+"""The container engine failed for a reason not listed here."""
 ERROR_REASON_CANNOT_KILL: ErrorReason.ValueType  # 22
-"""The container does not end, not even by SIGKILL."""
+"""The container does not exit, even after SIGKILL."""
 ERROR_REASON_CONTAINER_GONE: ErrorReason.ValueType  # 23
 """The container is no longer on the host."""
 ERROR_REASON_PATH_NOT_FOUND: ErrorReason.ValueType  # 24
@@ -173,15 +177,15 @@ ERROR_REASON_LOG_GONE: ErrorReason.ValueType  # 26
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 27
 """A disk of the host is full or cannot be written."""
 ERROR_REASON_STANDBY_NOT_CLAIMABLE: ErrorReason.ValueType  # 28
-"""The standby is unknown, not ready, or somebody else's."""
+"""The standby is unknown, not ready, or belongs to another account."""
 ERROR_REASON_STALE_REVISION: ErrorReason.ValueType  # 29
 """The agent already has a newer revision."""
 ERROR_REASON_UNIMPLEMENTED: ErrorReason.ValueType  # 30
-"""This agent does not offer the method yet."""
+"""This agent does not support the method."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 31
-"""A defect of the agent; its log has the rest."""
+"""Internal error of the agent; see its log."""
 ERROR_REASON_NOT_ALLOWED: ErrorReason.ValueType  # 32
-"""The host's own policy does not allow it, or a TLS port has no certificate there."""
+"""The host's policy does not allow it, or the host has no certificate for a TLS port."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 class _State:
@@ -193,40 +197,40 @@ class _StateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_State.ValueType
     STATE_UNSPECIFIED: _State.ValueType  # 0
     """Not set; never sent."""
     STATE_CREATED: _State.ValueType  # 1
-    """Reserved on the host; its container is being made."""
+    """Reserved on the host; its container is being created."""
     STATE_RUNNING: _State.ValueType  # 2
     """Its process lives."""
     STATE_RESTARTING: _State.ValueType  # 3
-    """Its process failed and will be started again."""
+    """Its process failed and will be restarted."""
     STATE_SHUTTINGDOWN: _State.ValueType  # 4
-    """It was ordered to end."""
+    """It is being stopped."""
     STATE_EXITED: _State.ValueType  # 5
     """Its process ended."""
     STATE_DEAD: _State.ValueType  # 6
-    """It ended in a way that left nothing to ask: vanished, not startable, not killable."""
+    """It ended without an exit code: it vanished, could not be started, or could not be killed."""
 
 class State(_State, metaclass=_StateEnumTypeWrapper):
-    """State is what the agent knows of a session.
+    """State is the state of a session on its host.
 
       created → running → (restarting → running)* → shuttingdown → exited | dead
 
-    Every live state may also go straight to exited or dead.
+    Every live state may also change directly to exited or dead.
     """
 
 STATE_UNSPECIFIED: State.ValueType  # 0
 """Not set; never sent."""
 STATE_CREATED: State.ValueType  # 1
-"""Reserved on the host; its container is being made."""
+"""Reserved on the host; its container is being created."""
 STATE_RUNNING: State.ValueType  # 2
 """Its process lives."""
 STATE_RESTARTING: State.ValueType  # 3
-"""Its process failed and will be started again."""
+"""Its process failed and will be restarted."""
 STATE_SHUTTINGDOWN: State.ValueType  # 4
-"""It was ordered to end."""
+"""It is being stopped."""
 STATE_EXITED: State.ValueType  # 5
 """Its process ended."""
 STATE_DEAD: State.ValueType  # 6
-"""It ended in a way that left nothing to ask: vanished, not startable, not killable."""
+"""It ended without an exit code: it vanished, could not be started, or could not be killed."""
 Global___State: _TypeAlias = State  # noqa: Y015
 
 class _EndReason:
@@ -250,16 +254,16 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     END_REASON_HOST_RESTART: _EndReason.ValueType  # 6
     """Its host was rebooted."""
     END_REASON_HOST_LOST: _EndReason.ValueType  # 7
-    """Its host was lost; only a control plane says so."""
+    """Its host was lost; set only by a control plane."""
     END_REASON_ENGINE_ERROR: _EndReason.ValueType  # 8
-    """The engine failed it."""
+    """The engine failed."""
     END_REASON_DISK: _EndReason.ValueType  # 9
-    """Its container had written more than its limit of disk."""
+    """Its container wrote more than its disk limit."""
     END_REASON_LOG: _EndReason.ValueType  # 10
-    """It had printed more than the host's limit of log lines or bytes for too long."""
+    """It printed more than the host's limit of log lines or bytes for too long."""
 
 class EndReason(_EndReason, metaclass=_EndReasonEnumTypeWrapper):
-    """EndReason says why a session ended."""
+    """EndReason is the reason for which a session ended."""
 
 END_REASON_UNSPECIFIED: EndReason.ValueType  # 0
 """It has not ended."""
@@ -276,13 +280,13 @@ END_REASON_DRAIN: EndReason.ValueType  # 5
 END_REASON_HOST_RESTART: EndReason.ValueType  # 6
 """Its host was rebooted."""
 END_REASON_HOST_LOST: EndReason.ValueType  # 7
-"""Its host was lost; only a control plane says so."""
+"""Its host was lost; set only by a control plane."""
 END_REASON_ENGINE_ERROR: EndReason.ValueType  # 8
-"""The engine failed it."""
+"""The engine failed."""
 END_REASON_DISK: EndReason.ValueType  # 9
-"""Its container had written more than its limit of disk."""
+"""Its container wrote more than its disk limit."""
 END_REASON_LOG: EndReason.ValueType  # 10
-"""It had printed more than the host's limit of log lines or bytes for too long."""
+"""It printed more than the host's limit of log lines or bytes for too long."""
 Global___EndReason: _TypeAlias = EndReason  # noqa: Y015
 
 class _Protocol:
@@ -292,7 +296,7 @@ class _Protocol:
 class _ProtocolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Protocol.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PROTOCOL_UNSPECIFIED: _Protocol.ValueType  # 0
-    """Not set; refused."""
+    """Not set; rejected."""
     PROTOCOL_TCP: _Protocol.ValueType  # 1
     """TCP."""
     PROTOCOL_UDP: _Protocol.ValueType  # 2
@@ -302,7 +306,7 @@ class Protocol(_Protocol, metaclass=_ProtocolEnumTypeWrapper):
     """Protocol of a port."""
 
 PROTOCOL_UNSPECIFIED: Protocol.ValueType  # 0
-"""Not set; refused."""
+"""Not set; rejected."""
 PROTOCOL_TCP: Protocol.ValueType  # 1
 """TCP."""
 PROTOCOL_UDP: Protocol.ValueType  # 2
@@ -316,9 +320,9 @@ class _NetworkMode:
 class _NetworkModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NetworkMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     NETWORK_MODE_UNSPECIFIED: _NetworkMode.ValueType  # 0
-    """Not set; refused."""
+    """Not set; rejected."""
     NETWORK_MODE_BRIDGE: _NetworkMode.ValueType  # 1
-    """Its own network stack; ports are published on the host."""
+    """A network stack of its own; ports are published on the host."""
     NETWORK_MODE_HOST: _NetworkMode.ValueType  # 2
     """The host's network stack; the process binds the host ports that its environment names."""
 
@@ -326,12 +330,92 @@ class NetworkMode(_NetworkMode, metaclass=_NetworkModeEnumTypeWrapper):
     """NetworkMode of a container."""
 
 NETWORK_MODE_UNSPECIFIED: NetworkMode.ValueType  # 0
-"""Not set; refused."""
+"""Not set; rejected."""
 NETWORK_MODE_BRIDGE: NetworkMode.ValueType  # 1
-"""Its own network stack; ports are published on the host."""
+"""A network stack of its own; ports are published on the host."""
 NETWORK_MODE_HOST: NetworkMode.ValueType  # 2
 """The host's network stack; the process binds the host ports that its environment names."""
 Global___NetworkMode: _TypeAlias = NetworkMode  # noqa: Y015
+
+class _Capability:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CAPABILITY_UNSPECIFIED: _Capability.ValueType  # 0
+    """Not set; rejected."""
+    CAPABILITY_CHOWN: _Capability.ValueType  # 1
+    """CAP_CHOWN."""
+    CAPABILITY_DAC_OVERRIDE: _Capability.ValueType  # 2
+    """CAP_DAC_OVERRIDE."""
+    CAPABILITY_FOWNER: _Capability.ValueType  # 3
+    """CAP_FOWNER."""
+    CAPABILITY_SETUID: _Capability.ValueType  # 4
+    """CAP_SETUID."""
+    CAPABILITY_SETGID: _Capability.ValueType  # 5
+    """CAP_SETGID."""
+    CAPABILITY_KILL: _Capability.ValueType  # 6
+    """CAP_KILL."""
+    CAPABILITY_NET_BIND_SERVICE: _Capability.ValueType  # 7
+    """CAP_NET_BIND_SERVICE."""
+    CAPABILITY_SYS_CHROOT: _Capability.ValueType  # 8
+    """CAP_SYS_CHROOT."""
+    CAPABILITY_AUDIT_WRITE: _Capability.ValueType  # 9
+    """CAP_AUDIT_WRITE."""
+
+class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
+    """Capability of Linux that a container may have. It has none of the others."""
+
+CAPABILITY_UNSPECIFIED: Capability.ValueType  # 0
+"""Not set; rejected."""
+CAPABILITY_CHOWN: Capability.ValueType  # 1
+"""CAP_CHOWN."""
+CAPABILITY_DAC_OVERRIDE: Capability.ValueType  # 2
+"""CAP_DAC_OVERRIDE."""
+CAPABILITY_FOWNER: Capability.ValueType  # 3
+"""CAP_FOWNER."""
+CAPABILITY_SETUID: Capability.ValueType  # 4
+"""CAP_SETUID."""
+CAPABILITY_SETGID: Capability.ValueType  # 5
+"""CAP_SETGID."""
+CAPABILITY_KILL: Capability.ValueType  # 6
+"""CAP_KILL."""
+CAPABILITY_NET_BIND_SERVICE: Capability.ValueType  # 7
+"""CAP_NET_BIND_SERVICE."""
+CAPABILITY_SYS_CHROOT: Capability.ValueType  # 8
+"""CAP_SYS_CHROOT."""
+CAPABILITY_AUDIT_WRITE: Capability.ValueType  # 9
+"""CAP_AUDIT_WRITE."""
+Global___Capability: _TypeAlias = Capability  # noqa: Y015
+
+class _Limit:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Limit.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LIMIT_UNSPECIFIED: _Limit.ValueType  # 0
+    """Not set."""
+    LIMIT_PIDS: _Limit.ValueType  # 1
+    """Processes and threads: one could not be created."""
+    LIMIT_DISK: _Limit.ValueType  # 2
+    """Bytes written to its container."""
+    LIMIT_SHM: _Limit.ValueType  # 3
+    """Its /dev/shm, which was full when its program ended."""
+
+class Limit(_Limit, metaclass=_LimitEnumTypeWrapper):
+    """Limit is a limit of a session, except its memory limit."""
+
+LIMIT_UNSPECIFIED: Limit.ValueType  # 0
+"""Not set."""
+LIMIT_PIDS: Limit.ValueType  # 1
+"""Processes and threads: one could not be created."""
+LIMIT_DISK: Limit.ValueType  # 2
+"""Bytes written to its container."""
+LIMIT_SHM: Limit.ValueType  # 3
+"""Its /dev/shm, which was full when its program ended."""
+Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 @_typing.final
 class Resources(_message.Message):
@@ -373,14 +457,19 @@ class PortRequest(_message.Message):
     PROTOCOL_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
     PINNED_HOST_PORT_FIELD_NUMBER: _builtins.int
+    SAME_FIELD_NUMBER: _builtins.int
     container_port: _builtins.int
     """The port in the container, 1 to 65535."""
     protocol: Global___Protocol.ValueType
     """Its protocol."""
     tls: _builtins.bool
-    """True when the host ends TLS on the host port. TCP only."""
+    """True if the host terminates TLS on the host port. TCP only."""
     pinned_host_port: _builtins.int
-    """The host port to take, or 0 for any."""
+    """The requested host port; 0 for any."""
+    same: _builtins.bool
+    """True if the program binds its host port, also in a network of its own: `container_port` then only
+    names the port. Not with TLS.
+    """
     def __init__(
         self,
         *,
@@ -388,10 +477,11 @@ class PortRequest(_message.Message):
         protocol: Global___Protocol.ValueType = ...,
         tls: _builtins.bool = ...,
         pinned_host_port: _builtins.int = ...,
+        same: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["container_port", b"container_port", "pinned_host_port", b"pinned_host_port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container_port", b"container_port", "pinned_host_port", b"pinned_host_port", "protocol", b"protocol", "same", b"same", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -399,7 +489,7 @@ Global___PortRequest: _TypeAlias = PortRequest  # noqa: Y015
 
 @_typing.final
 class Port(_message.Message):
-    """Port is one port of a session. The order is that of the request."""
+    """Port is one port of a session. Ports have the order of the request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -414,7 +504,7 @@ class Port(_message.Message):
     host_port: _builtins.int
     """The port on the host."""
     tls: _builtins.bool
-    """True when the host ends TLS on the host port."""
+    """True if the host terminates TLS on the host port."""
     def __init__(
         self,
         *,
@@ -433,7 +523,9 @@ Global___Port: _TypeAlias = Port  # noqa: Y015
 
 @_typing.final
 class Identity(_message.Message):
-    """Identity says whose a session is. The agent keeps it, shows it and never interprets it."""
+    """Identity is the owner of a session, as the control plane named it. The agent stores and returns
+    it, and never interprets it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -466,19 +558,19 @@ class Identity(_message.Message):
     EXTERNAL_ID_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
     account: _builtins.str
-    """The account that the session belongs to."""
+    """The account that owns the session."""
     session_id: _builtins.str
-    """The id that the caller knows, 1 to 256 code points."""
+    """The caller's id of the session, 1 to 256 code points."""
     application: _builtins.str
     """The application's name."""
     tag: _builtins.str
-    """The image tag that was chosen."""
+    """The image tag of the session."""
     location: _builtins.str
     """The region."""
     external_id: _builtins.str
-    """The caller's own identifier; empty when none."""
+    """The caller's own identifier; empty if there is none."""
     ticket: _builtins.bytes
-    """The control plane's proof that it ordered this session here: kept and reported, never read."""
+    """The control plane's proof that it ordered this session here: stored and reported, never read."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The caller's labels."""
@@ -505,7 +597,7 @@ Global___Identity: _TypeAlias = Identity  # noqa: Y015
 
 @_typing.final
 class SessionSpec(_message.Message):
-    """SessionSpec is everything a start needs. Two starts with one id must carry equal specs."""
+    """SessionSpec has all parameters of a start. Two starts with the same id must have equal specs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -543,33 +635,48 @@ class SessionSpec(_message.Message):
     DISK_BYTES_FIELD_NUMBER: _builtins.int
     STOP_SIGNAL_FIELD_NUMBER: _builtins.int
     STOP_GRACE_FIELD_NUMBER: _builtins.int
+    PIDS_FIELD_NUMBER: _builtins.int
+    SHM_BYTES_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    IMAGE_INIT_FIELD_NUMBER: _builtins.int
+    CONTIGUOUS_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     image: _builtins.str
-    """What to run, by digest: "host[:port]/repository@sha256:…"."""
+    """The image to run, by digest: "host[:port]/repository@sha256:…"."""
     restart: _builtins.bool
-    """True to start the process again when it fails."""
+    """True to restart the process when it fails."""
     network_mode: Global___NetworkMode.ValueType
-    """How the container is connected."""
+    """The network mode of the container."""
     disk_bytes: _builtins.int
-    """Bytes that its container may write: beyond them the session ends with reason DISK. 0 for the
-    host's own limit.
+    """Limit of the bytes that the container writes: above it the session ends with reason DISK. 0 for
+    the host's own limit.
     """
     stop_signal: _builtins.str
-    """Name of the signal by which it is stopped, such as "SIGINT", never SIGKILL or SIGSTOP; empty for
-    that of its image.
+    """Name of the stop signal, such as "SIGINT", never SIGKILL or SIGSTOP; empty for the stop signal
+    of the image.
     """
+    pids: _builtins.int
+    """Limit of concurrent processes and threads; 0 for the host's own limit."""
+    shm_bytes: _builtins.int
+    """Bytes of its /dev/shm; 0 for half of its memory limit, at least 64 MiB."""
+    image_init: _builtins.bool
+    """True if the image has an init of its own: its program becomes process 1."""
+    contiguous: _builtins.bool
+    """True if the host ports are neighbours, in the order of `ports`. Pinned ports keep their numbers."""
     @_builtins.property
     def identity(self) -> Global___Identity:
-        """Whose it is."""
+        """The owner."""
 
     @_builtins.property
     def args(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Appended to the image's entrypoint as its command; none keeps the image's command."""
+        """Appended to the image's entrypoint in place of its command; without any, the image's command is
+        used.
+        """
 
     @_builtins.property
     def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The caller's environment. The names that the agent injects are refused."""
+        """The caller's environment. Names that the agent injects are rejected."""
 
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
@@ -577,11 +684,11 @@ class SessionSpec(_message.Message):
 
     @_builtins.property
     def reservation(self) -> Global___Resources:
-        """What placement counts and the container is guaranteed."""
+        """Resources that are reserved on the host."""
 
     @_builtins.property
     def limits(self) -> Global___Resources:
-        """What the container is capped at."""
+        """Limits of the container."""
 
     @_builtins.property
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortRequest]:
@@ -589,7 +696,11 @@ class SessionSpec(_message.Message):
 
     @_builtins.property
     def stop_grace(self) -> _duration_pb2.Duration:
-        """Time from that signal to SIGKILL, at most what the host allows; absent for the host's own."""
+        """Time from the stop signal to SIGKILL, limited by the host; absent for the host's own."""
+
+    @_builtins.property
+    def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
+        """The capabilities of the container, as far as the host's policy allows them; none by default."""
 
     def __init__(
         self,
@@ -608,10 +719,15 @@ class SessionSpec(_message.Message):
         disk_bytes: _builtins.int = ...,
         stop_signal: _builtins.str = ...,
         stop_grace: _duration_pb2.Duration | None = ...,
+        pids: _builtins.int = ...,
+        shm_bytes: _builtins.int = ...,
+        capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
+        image_init: _builtins.bool = ...,
+        contiguous: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "limits", b"limits", "reservation", b"reservation", "stop_grace", b"stop_grace", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "disk_bytes", b"disk_bytes", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "limits", b"limits", "network_mode", b"network_mode", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "stop_grace", b"stop_grace", "stop_signal", b"stop_signal", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "capabilities", b"capabilities", "contiguous", b"contiguous", "disk_bytes", b"disk_bytes", "env", b"env", "format", b"format", "identity", b"identity", "image", b"image", "image_init", b"image_init", "limits", b"limits", "network_mode", b"network_mode", "pids", b"pids", "ports", b"ports", "reservation", b"reservation", "restart", b"restart", "shm_bytes", b"shm_bytes", "stop_grace", b"stop_grace", "stop_signal", b"stop_signal", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -667,6 +783,7 @@ class Session(_message.Message):
     WARM_POOL_FIELD_NUMBER: _builtins.int
     WARM_POOL_REVISION_FIELD_NUMBER: _builtins.int
     IN_DOUBT_FIELD_NUMBER: _builtins.int
+    FAILURE_TIME_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -674,36 +791,36 @@ class Session(_message.Message):
     image: _builtins.str
     """The image by digest."""
     state: Global___State.ValueType
-    """Where it stands."""
+    """Its state."""
     exit_code: _builtins.int
-    """Exit code of the last process that ended, 128 + n for signal n; absent when none is known."""
+    """Exit code of the last process that ended, 128 + n for signal n; absent if it is unknown."""
     end_reason: Global___EndReason.ValueType
     """Why it ended."""
     restart_count: _builtins.int
-    """How many times it was started again. Never decreases."""
+    """Number of restarts. Never decreases."""
     detail: _builtins.str
-    """What went wrong, for people; empty when nothing did."""
+    """What went wrong, for people; empty if nothing did."""
     sequence: _builtins.int
     """The agent's sequence at the last change of this session."""
     host: _builtins.str
     """The address that players use."""
     pid: _builtins.int
-    """Process id of the container's first process on the host; 0 when none lives."""
+    """Process id of the container's first process on the host; 0 if there is none."""
     log_sealed: _builtins.bool
-    """True once the log is in the host's keeping, container or not."""
+    """True once the host has stored the log, which no longer needs the container."""
     warm_pool: _builtins.str
-    """The warm pool that it is a standby of; empty for a session, also for one that was claimed."""
+    """The warm pool of a standby; empty for a session, also for a claimed one."""
     warm_pool_revision: _builtins.int
-    """Of what began as a standby: the revision of its pool's newest change of the spec that it runs;
-    it stays after the claim. 0 for other sessions.
+    """The revision of the pool's spec with which a standby was started; it remains after the claim. 0
+    for sessions that were never a standby.
     """
     in_doubt: _builtins.bool
-    """True for a standby that was found without its record: it may have been claimed, so that only a
-    claim with `again` is accepted.
+    """True for a standby that was found without its record. It may have been claimed, so the host
+    accepts only a claim with `again`.
     """
     @_builtins.property
     def identity(self) -> Global___Identity:
-        """Whose it is."""
+        """The owner."""
 
     @_builtins.property
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___Port]:
@@ -711,23 +828,23 @@ class Session(_message.Message):
 
     @_builtins.property
     def reservation(self) -> Global___Resources:
-        """What it holds of the host until it has ended."""
+        """Resources of the host that are reserved for it until it has ended."""
 
     @_builtins.property
     def injected_env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The environment that the agent injected, never the caller's own."""
+        """The environment that the agent injected, without the caller's."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When its directory was made."""
+        """When its directory was created."""
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When its last run began, as its program was handed to its container; absent before."""
+        """When its last run began: its program was handed to its container. Absent before the first run."""
 
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
-        """When its lifetime is over; absent for none."""
+        """When its lifetime ends; absent for none."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -735,9 +852,13 @@ class Session(_message.Message):
 
     @_builtins.property
     def ready_time(self) -> _timestamp_pb2.Timestamp:
-        """When the agent saw that its newest run had bound all its ports, where players can reach them;
-        absent before.
+        """When the agent found all ports of its newest run bound where players can reach them; absent
+        before.
         """
+
+    @_builtins.property
+    def failure_time(self) -> _timestamp_pb2.Timestamp:
+        """When its last failed run ended, which it was or is to be started again after; absent before."""
 
     def __init__(
         self,
@@ -766,10 +887,11 @@ class Session(_message.Message):
         warm_pool: _builtins.str = ...,
         warm_pool_revision: _builtins.int = ...,
         in_doubt: _builtins.bool = ...,
+        failure_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "identity", b"identity", "ready_time", b"ready_time", "reservation", b"reservation", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "identity", b"identity", "ready_time", b"ready_time", "reservation", b"reservation", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "in_doubt", b"in_doubt", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "ready_time", b"ready_time", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state", "warm_pool", b"warm_pool", "warm_pool_revision", b"warm_pool_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "in_doubt", b"in_doubt", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "ready_time", b"ready_time", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state", "warm_pool", b"warm_pool", "warm_pool_revision", b"warm_pool_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -787,7 +909,7 @@ class WarmPool(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
     pool_id: _builtins.str
-    """The pool's own id."""
+    """The pool's id."""
     revision: _builtins.int
     """Revision of the newest SetWarmPool."""
     size: _builtins.int
@@ -824,7 +946,7 @@ class PreparedShape(_message.Message):
     kept: _builtins.int
     """Prepared containers that wait for a start."""
     error: _builtins.str
-    """Why the last preparation of the shape failed; empty when none failed since the last that succeeded."""
+    """Why the last preparation of the shape failed; empty if the last one succeeded."""
     def __init__(
         self,
         *,
@@ -843,7 +965,7 @@ Global___PreparedShape: _TypeAlias = PreparedShape  # noqa: Y015
 
 @_typing.final
 class Host(_message.Message):
-    """Host is what a host is and has."""
+    """Host describes a host."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -875,16 +997,17 @@ class Host(_message.Message):
     DISK_FULL_FIELD_NUMBER: _builtins.int
     FREE_IMAGE_BYTES_FIELD_NUMBER: _builtins.int
     PREPARED_FIELD_NUMBER: _builtins.int
+    PLATFORM_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     agent_id: _builtins.str
-    """The agent's own id, kept in its state directory."""
+    """The agent's id, stored in its state directory."""
     version: _builtins.str
     """The agent's version."""
     public_address: _builtins.str
     """The address that players use."""
     free_sessions: _builtins.int
-    """How many more sessions its settings allow."""
+    """Number of further sessions that its settings allow."""
     port_range_first: _builtins.int
     """First host port of the range."""
     port_range_last: _builtins.int
@@ -894,30 +1017,32 @@ class Host(_message.Message):
     free_udp_ports: _builtins.int
     """Free UDP ports of the range."""
     image_count: _builtins.int
-    """How many images are on the host: which ones, an ImageBatch says."""
+    """Number of images on the host, which are listed in ImageBatch."""
     tls: _builtins.bool
-    """True when the host has a certificate for TLS ports that is valid now."""
+    """True if the host has a valid certificate for TLS ports."""
     draining: _builtins.bool
-    """True when the host takes no new sessions."""
+    """True if the host accepts no new sessions."""
     engine_available: _builtins.bool
-    """True when the engine answered the last time it was asked."""
+    """True if the engine answered the latest call."""
     engine_version: _builtins.str
-    """The engine's version; empty when it was never reached."""
+    """The engine's version; empty if it was never reached."""
     start_slots: _builtins.int
-    """Starts that may be under way at one time."""
+    """Limit of concurrent starts."""
     drain_revision: _builtins.int
-    """Revision of the newest SetDrain; 0 when there was none."""
+    """Revision of the newest SetDrain; 0 if there was none."""
     runc_version: _builtins.str
-    """The version of runc, which starts containers for the engine; empty if unknown."""
+    """The version of runc, the engine's container runtime; empty if unknown."""
     kernel_version: _builtins.str
     """The release of the host's kernel; empty if unknown."""
     disk_full: _builtins.bool
-    """True when a disk that sessions need lacks room: none is started until there is some again."""
+    """True if a disk that sessions need lacks space: no session is started until it has some again."""
     free_image_bytes: _builtins.int
-    """Bytes that images may still take on the engine's disks; absent if unknown."""
+    """Bytes that are available for images on the engine's disks; absent if unknown."""
+    platform: _builtins.str
+    """The platform of the images that the engine runs, as "linux/amd64"; empty if unknown."""
     @_builtins.property
     def latency_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """IPv4 addresses that answer ICMP echo, for latency measurement."""
+        """IPv4 addresses that respond to ICMP echo, for latency measurement."""
 
     @_builtins.property
     def capacity(self) -> Global___Resources:
@@ -925,35 +1050,33 @@ class Host(_message.Message):
 
     @_builtins.property
     def reserved(self) -> Global___Resources:
-        """What its sessions hold of it."""
+        """Resources that are reserved for its sessions."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What an operator should know, a sentence each."""
+        """Warnings for operators, one sentence each."""
 
     @_builtins.property
     def drain_time(self) -> _timestamp_pb2.Timestamp:
-        """When the sessions that are left are stopped, by the clock of the caller that set it; absent when
-        the host is not draining, or without a deadline.
+        """When the remaining sessions are stopped, by the clock of the caller that set it; absent if the
+        host is not draining, or without a deadline.
         """
 
     @_builtins.property
     def warm_pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___WarmPool]:
-        """The pools ordered from it, by id; of those of size 0 the newest 50, so that a delayed order
-        is rejected.
-        """
+        """Its warm pools, by id, with the newest 50 of size 0, so that a delayed order is rejected."""
 
     @_builtins.property
     def starting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Internal ids that `reserved` and `free_sessions` include although no earlier message of the
-        stream reported them: of starts in progress, which hold or wait for a start slot, and of the
-        sessions in the messages that follow.
+        stream reported them: of starts in progress, which have or await a start slot, and of the
+        sessions in the following messages.
         """
 
     @_builtins.property
     def prepared(self) -> _containers.RepeatedCompositeFieldContainer[Global___PreparedShape]:
-        """The shapes of which prepared containers wait, or whose preparation fails. Prepared containers
-        are no sessions: `reserved`, `free_sessions` and the free ports count none of them.
+        """The shapes with waiting prepared containers, or whose preparation fails. Prepared containers
+        are not sessions: `reserved`, `free_sessions` and the free ports do not include them.
         """
 
     def __init__(
@@ -987,10 +1110,11 @@ class Host(_message.Message):
         disk_full: _builtins.bool = ...,
         free_image_bytes: _builtins.int | None = ...,
         prepared: _abc.Iterable[Global___PreparedShape] | None = ...,
+        platform: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "capacity", b"capacity", "drain_time", b"drain_time", "free_image_bytes", b"free_image_bytes", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_image_bytes", b"free_image_bytes", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "prepared", b"prepared", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes", "agent_id", b"agent_id", "capacity", b"capacity", "disk_full", b"disk_full", "drain_revision", b"drain_revision", "drain_time", b"drain_time", "draining", b"draining", "engine_available", b"engine_available", "engine_version", b"engine_version", "format", b"format", "free_image_bytes", b"free_image_bytes", "free_sessions", b"free_sessions", "free_tcp_ports", b"free_tcp_ports", "free_udp_ports", b"free_udp_ports", "image_count", b"image_count", "kernel_version", b"kernel_version", "latency_addresses", b"latency_addresses", "platform", b"platform", "port_range_first", b"port_range_first", "port_range_last", b"port_range_last", "prepared", b"prepared", "public_address", b"public_address", "reserved", b"reserved", "runc_version", b"runc_version", "start_slots", b"start_slots", "starting", b"starting", "tls", b"tls", "version", b"version", "warm_pools", b"warm_pools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__free_image_bytes: _TypeAlias = _typing.Literal["free_image_bytes"]  # noqa: Y015
     _WhichOneofArgType__free_image_bytes: _TypeAlias = _typing.Literal["_free_image_bytes", b"_free_image_bytes"]  # noqa: Y015
@@ -1017,7 +1141,7 @@ Global___GetHostRequest: _TypeAlias = GetHostRequest  # noqa: Y015
 
 @_typing.final
 class GetHostResponse(_message.Message):
-    """GetHostResponse carries the host."""
+    """GetHostResponse has the host."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1028,7 +1152,7 @@ class GetHostResponse(_message.Message):
     incarnation: _builtins.str
     """Different at every start of the agent's process."""
     sequence: _builtins.int
-    """Grows with every change; meaningful within one incarnation."""
+    """Increases with every change; comparable within one incarnation."""
     reconciled: _builtins.bool
     """True once the agent has compared its records with the engine."""
     @_builtins.property
@@ -1060,10 +1184,10 @@ class WatchRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     ACKED_SEQUENCE_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
-    """The incarnation that `acked_sequence` belongs to; empty at the first time."""
+    """The incarnation of `acked_sequence`; empty for the first call."""
     acked_sequence: _builtins.int
-    """Ended sessions up to this sequence are stored by the caller and left out of the snapshot.
-    Ignored when the incarnation is another.
+    """The caller has stored ended sessions up to this sequence, so the snapshot omits them. Ignored
+    if the incarnation is a different one.
     """
     def __init__(
         self,
@@ -1081,7 +1205,7 @@ Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
 class SnapshotBegin(_message.Message):
-    """SnapshotBegin opens a snapshot."""
+    """SnapshotBegin begins a snapshot."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1098,14 +1222,14 @@ Global___SnapshotBegin: _TypeAlias = SnapshotBegin  # noqa: Y015
 
 @_typing.final
 class SnapshotEnd(_message.Message):
-    """SnapshotEnd closes a snapshot."""
+    """SnapshotEnd ends a snapshot."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RECONCILED_FIELD_NUMBER: _builtins.int
     reconciled: _builtins.bool
-    """True when absence from this snapshot means gone. While the agent has not compared its records
-    with the engine it is false, and another snapshot follows when it has.
+    """True if a session that is absent from this snapshot no longer exists. False until the agent has
+    compared its records with the engine; then another snapshot follows.
     """
     def __init__(
         self,
@@ -1122,7 +1246,7 @@ Global___SnapshotEnd: _TypeAlias = SnapshotEnd  # noqa: Y015
 
 @_typing.final
 class SessionBatch(_message.Message):
-    """SessionBatch carries sessions, whole."""
+    """SessionBatch has complete sessions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1146,8 +1270,9 @@ Global___SessionBatch: _TypeAlias = SessionBatch  # noqa: Y015
 
 @_typing.final
 class ImageBatch(_message.Message):
-    """ImageBatch carries some of the images on the host. Those from one with `first` to the next one with
-    `last`, which follow each other, carry all of them, and replace what was said before.
+    """ImageBatch has a part of the images on the host. Consecutive batches from one with `first` to the
+    next one with `last` have all images, and replace an earlier list, also one of an earlier
+    incarnation. Until the agent has read the engine's list, its snapshots have no ImageBatch.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1186,7 +1311,7 @@ Global___ImageBatch: _TypeAlias = ImageBatch  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
-    """Heartbeat says that the agent lives."""
+    """Heartbeat shows that the agent is alive."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1218,8 +1343,8 @@ class WatchResponse(_message.Message):
     incarnation: _builtins.str
     """Different at every start of the agent's process."""
     sequence: _builtins.int
-    """Everything up to this sequence is included in what was sent so far. In a snapshot it is that
-    of the moment the snapshot was taken.
+    """The messages so far include all changes up to this sequence. In a snapshot, the sequence of the
+    moment at which the snapshot was taken.
     """
     @_builtins.property
     def snapshot_begin(self) -> Global___SnapshotBegin:
@@ -1227,7 +1352,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def sessions(self) -> Global___SessionBatch:
-        """Sessions, of the snapshot when inside one, else changed ones."""
+        """Within a snapshot its sessions, otherwise changed sessions."""
 
     @_builtins.property
     def snapshot_end(self) -> Global___SnapshotEnd:
@@ -1235,7 +1360,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def host(self) -> Global___Host:
-        """The host, at its newest."""
+        """The current host."""
 
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat:
@@ -1243,7 +1368,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def images(self) -> Global___ImageBatch:
-        """Images on the host: in a snapshot before the host, else after they changed."""
+        """Images on the host: in a snapshot before the host, otherwise after a change."""
 
     def __init__(
         self,
@@ -1279,7 +1404,7 @@ class StartSessionRequest(_message.Message):
     """A lower-case UUID."""
     @_builtins.property
     def spec(self) -> Global___SessionSpec:
-        """What to start."""
+        """The parameters of the session."""
 
     def __init__(
         self,
@@ -1297,7 +1422,7 @@ Global___StartSessionRequest: _TypeAlias = StartSessionRequest  # noqa: Y015
 
 @_typing.final
 class StartSessionResponse(_message.Message):
-    """StartSessionResponse tells what was started."""
+    """StartSessionResponse has the started session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1307,7 +1432,7 @@ class StartSessionResponse(_message.Message):
     """The agent's incarnation."""
     @_builtins.property
     def session(self) -> Global___Session:
-        """The session: running, or already ended by itself."""
+        """The session, which is running or has already ended by itself."""
 
     def __init__(
         self,
@@ -1360,21 +1485,27 @@ class Claim(_message.Message):
     REQUEST_JSON_FIELD_NUMBER: _builtins.int
     AGAIN_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    KNOWN_SEQUENCE_FIELD_NUMBER: _builtins.int
+    KNOWN_INCARNATION_FIELD_NUMBER: _builtins.int
     number: _builtins.int
-    """Chosen by the caller, once on the stream."""
+    """Chosen by the caller, unique on the stream."""
     internal_id: _builtins.str
     """The standby's internal id, which becomes the session's."""
     request_json: _builtins.str
-    """The caller's request as JSON, carried to the game in session.json."""
+    """The caller's request as JSON, which session.json passes to the game."""
     again: _builtins.bool
-    """True to repeat a claim that the caller's own store holds already. Only such a claim may take a
-    standby that is in doubt.
+    """True to repeat a claim that the caller has already stored. Only such a claim may use a standby
+    that is in doubt.
     """
     request_id: _builtins.str
     """A UUID of the request that made the claim, for the agent's log; may be empty."""
+    known_sequence: _builtins.int
+    """The sequence of the newest report of the standby that the caller knows; 0 if it knows none."""
+    known_incarnation: _builtins.str
+    """The incarnation of the agent that has sent that report."""
     @_builtins.property
     def identity(self) -> Global___Identity:
-        """Whose it becomes."""
+        """The new owner."""
 
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
@@ -1390,10 +1521,12 @@ class Claim(_message.Message):
         request_json: _builtins.str = ...,
         again: _builtins.bool = ...,
         request_id: _builtins.str = ...,
+        known_sequence: _builtins.int = ...,
+        known_incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "identity", b"identity", "internal_id", b"internal_id", "number", b"number", "request_id", b"request_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "identity", b"identity", "internal_id", b"internal_id", "known_incarnation", b"known_incarnation", "known_sequence", b"known_sequence", "number", b"number", "request_id", b"request_id", "request_json", b"request_json", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1437,15 +1570,22 @@ class ClaimResult(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CLAIMED_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """The number of the claim."""
     reason: Global___ErrorReason.ValueType
-    """Why it failed."""
+    """The reason of a failure."""
     error: _builtins.str
     """The failure as text."""
     @_builtins.property
     def session(self) -> Global___Session:
-        """What was claimed; absent if the claim failed."""
+        """The claimed session; absent if the claim failed, or if `claimed` is set."""
+
+    @_builtins.property
+    def claimed(self) -> Global___Claimed:
+        """The changes by the claim. Set instead of `session` if the claim has changed the report of the
+        standby that the caller knows, and nothing else has changed since that report.
+        """
 
     def __init__(
         self,
@@ -1454,14 +1594,65 @@ class ClaimResult(_message.Message):
         session: Global___Session | None = ...,
         reason: Global___ErrorReason.ValueType = ...,
         error: _builtins.str = ...,
+        claimed: Global___Claimed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["claimed", b"claimed", "session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "number", b"number", "reason", b"reason", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed", b"claimed", "error", b"error", "number", b"number", "reason", b"reason", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClaimResult: _TypeAlias = ClaimResult  # noqa: Y015
+
+@_typing.final
+class Claimed(_message.Message):
+    """Claimed has the changes of a standby that its claim does not have. The session has the identity
+    of the claim, no warm pool, and is not in doubt.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class InjectedEnvEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    INJECTED_ENV_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    """The sequence of the session."""
+    @_builtins.property
+    def injected_env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The injected variables that have another value than those of the standby."""
+
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        injected_env: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["injected_env", b"injected_env", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Claimed: _TypeAlias = Claimed  # noqa: Y015
 
 @_typing.final
 class StopSessionRequest(_message.Message):
@@ -1475,10 +1666,10 @@ class StopSessionRequest(_message.Message):
     internal_id: _builtins.str
     """The session's internal id."""
     reason: Global___EndReason.ValueType
-    """STOPPED when not set. TTL, EXITED, OOM, HOST_RESTART and DISK are refused."""
+    """STOPPED if not set. TTL, EXITED, OOM, HOST_RESTART and DISK are rejected."""
     discard: _builtins.bool
-    """True when nobody will ask for the session again, as after an attempt at a start that was given
-    up: once it has ended, its container, log and record are removed.
+    """True if the session is not needed any more, such as after an abandoned start: its container,
+    log and record are removed once it has ended.
     """
     def __init__(
         self,
@@ -1497,7 +1688,7 @@ Global___StopSessionRequest: _TypeAlias = StopSessionRequest  # noqa: Y015
 
 @_typing.final
 class StopSessionResponse(_message.Message):
-    """StopSessionResponse tells what has ended."""
+    """StopSessionResponse has the ended session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1507,7 +1698,7 @@ class StopSessionResponse(_message.Message):
     """The agent's incarnation."""
     @_builtins.property
     def session(self) -> Global___Session:
-        """The session, ended."""
+        """The ended session."""
 
     def __init__(
         self,
@@ -1535,9 +1726,9 @@ class ListSessionsRequest(_message.Message):
     page_size: _builtins.int
     """The maximum number; 0 means 100, more than 1,000 means 1,000."""
     page_token: _builtins.str
-    """The `next_page_token` of the page before; empty for the first."""
+    """The `next_page_token` of the previous page; empty for the first."""
     live_only: _builtins.bool
-    """True to leave out ended sessions."""
+    """True to omit ended sessions."""
     def __init__(
         self,
         *,
@@ -1555,7 +1746,7 @@ Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
 
 @_typing.final
 class ListSessionsResponse(_message.Message):
-    """ListSessionsResponse carries a page."""
+    """ListSessionsResponse has one page."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1593,43 +1784,61 @@ class StreamLogsRequest(_message.Message):
 
     INTERNAL_ID_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
     internal_id: _builtins.str
     """The session's internal id."""
     follow: _builtins.bool
-    """True to stay until the session has ended; else what was written so far."""
+    """True to follow the log until the session has ended; otherwise the log so far."""
+    offset: _builtins.int
+    """The first byte to return, counted from 0 in the order of the log since the session's first run.
+    With it, the first message has the position of the data, and the call is aborted where lines
+    were dropped before they could be read. Agents before this field return the whole log.
+    """
     def __init__(
         self,
         *,
         internal_id: _builtins.str = ...,
         follow: _builtins.bool = ...,
+        offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "offset", b"offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "internal_id", b"internal_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "follow", b"follow", "internal_id", b"internal_id", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__offset: _TypeAlias = _typing.Literal["offset"]  # noqa: Y015
+    _WhichOneofArgType__offset: _TypeAlias = _typing.Literal["_offset", b"_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset) -> _WhichOneofReturnType__offset | None: ...
 
 Global___StreamLogsRequest: _TypeAlias = StreamLogsRequest  # noqa: Y015
 
 @_typing.final
 class StreamLogsResponse(_message.Message):
-    """StreamLogsResponse is a piece of a log."""
+    """StreamLogsResponse is a part of a log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DATA_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     """Bytes as the game wrote them."""
+    offset: _builtins.int
+    """In the first message, if `offset` was requested: the offset of the first byte that follows, or
+    the end of the log if that is less, and then nothing follows. Absent if the log is so long that
+    its beginning may have been dropped: then all that is left follows.
+    """
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
+        offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "offset", b"offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset", b"_offset", "data", b"data", "offset", b"offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__offset: _TypeAlias = _typing.Literal["offset"]  # noqa: Y015
+    _WhichOneofArgType__offset: _TypeAlias = _typing.Literal["_offset", b"_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset) -> _WhichOneofReturnType__offset | None: ...
 
 Global___StreamLogsResponse: _TypeAlias = StreamLogsResponse  # noqa: Y015
 
@@ -1657,7 +1866,7 @@ Global___GetReportRequest: _TypeAlias = GetReportRequest  # noqa: Y015
 
 @_typing.final
 class GetReportResponse(_message.Message):
-    """GetReportResponse carries a report."""
+    """GetReportResponse has a report."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1666,13 +1875,13 @@ class GetReportResponse(_message.Message):
     LOG_TRUNCATED_FIELD_NUMBER: _builtins.int
     LOG_DAMAGED_FIELD_NUMBER: _builtins.int
     log: _builtins.bytes
-    """The last 128 KiB of the log at most, bytes as the game wrote them, from the beginning of a line;
-    absent when the log is not in the host's keeping, as after its container vanished.
+    """At most the last 128 KiB of the log, bytes as the game wrote them, from the beginning of a
+    line; absent if the host could not store the log, such as when its container vanished.
     """
     log_truncated: _builtins.bool
-    """True when the log is longer than that."""
+    """True if the log is longer than that."""
     log_damaged: _builtins.bool
-    """True when the engine could not read a part of the log, as of a damaged file: it is missing."""
+    """True if a part of the log is missing, since the engine could not read it from a damaged file."""
     @_builtins.property
     def report(self) -> Global___Report:
         """The report."""
@@ -1697,7 +1906,7 @@ Global___GetReportResponse: _TypeAlias = GetReportResponse  # noqa: Y015
 
 @_typing.final
 class Report(_message.Message):
-    """Report says how a session ended, how it came there, and what it used."""
+    """Report describes the end of a session, its history, and its resource usage."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1718,6 +1927,7 @@ class Report(_message.Message):
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     PREPARED_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    LIMITS_MET_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -1727,24 +1937,24 @@ class Report(_message.Message):
     end_reason: Global___EndReason.ValueType
     """Why it ended."""
     detail: _builtins.str
-    """What went wrong, for people; empty when nothing did."""
+    """What went wrong, for people; empty if nothing did."""
     exit_code: _builtins.int
-    """Exit code of the last process that ended; absent when none is known."""
+    """Exit code of the last process that ended; absent if it is unknown."""
     signal: _builtins.int
-    """The signal that ended it, when the exit code is 128 + n for a signal n; absent otherwise."""
+    """The signal that ended it if the exit code is 128 + n for a signal n; absent otherwise."""
     oom_killed: _builtins.bool
-    """True when the kernel killed a process of its last run at its memory limit."""
+    """True if the kernel killed a process of its last run at its memory limit."""
     restart_count: _builtins.int
-    """How many times it was started again."""
+    """Number of restarts."""
     peak_memory_bytes: _builtins.int
-    """The most memory that it used at one time, as the kernel counts it against its limit, files that
-    are cached included; absent when it could not be read of any run.
+    """Peak memory usage as the kernel counts it against the limit, including cached files; absent if
+    it could not be read for any run.
     """
     prepared: _builtins.bool
-    """True when the session used a prepared container."""
+    """True if the session used a prepared container."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
-        """When its directory was made."""
+        """When its directory was created."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -1752,23 +1962,27 @@ class Report(_message.Message):
 
     @_builtins.property
     def failed_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRun]:
-        """The runs that failed and were to be followed by another, oldest first, the newest 100 of them.
-        After the last of them the session may have been stopped before it started again.
+        """The newest 100 runs that failed and were followed by a restart, oldest first. After the last of
+        them the session may have been stopped before its restart.
         """
 
     @_builtins.property
     def timeline(self) -> _containers.RepeatedCompositeFieldContainer[Global___Moment]:
-        """The states that it was in, in their order, beginning with CREATED: a path of State's diagram.
-        Of many restarts the first run and the last restart are there.
+        """Its states in their order, beginning with CREATED: a path of State's diagram. Of many restarts
+        it has the first run and the last restart.
         """
 
     @_builtins.property
     def cpu_time(self) -> _duration_pb2.Duration:
-        """Processor time of all its runs; absent when it could not be read of any."""
+        """CPU time of all its runs; absent if it could not be read for any."""
 
     @_builtins.property
     def stop(self) -> Global___StopResult:
-        """How its last run was stopped; absent when it ended by itself."""
+        """How its last run was stopped; absent if it ended by itself."""
+
+    @_builtins.property
+    def limits_met(self) -> _containers.RepeatedScalarFieldContainer[Global___Limit.ValueType]:
+        """Limits that its last run reached, in the order of Limit; `oom_killed` has the memory limit."""
 
     def __init__(
         self,
@@ -1790,10 +2004,11 @@ class Report(_message.Message):
         peak_memory_bytes: _builtins.int | None = ...,
         prepared: _builtins.bool = ...,
         stop: Global___StopResult | None = ...,
+        limits_met: _abc.Iterable[Global___Limit.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "peak_memory_bytes", b"peak_memory_bytes", "signal", b"signal", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "prepared", b"prepared", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "stop", b"stop", "timeline", b"timeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_peak_memory_bytes", b"_peak_memory_bytes", "_signal", b"_signal", "cpu_time", b"cpu_time", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "failed_runs", b"failed_runs", "format", b"format", "internal_id", b"internal_id", "limits_met", b"limits_met", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "prepared", b"prepared", "restart_count", b"restart_count", "signal", b"signal", "state", b"state", "stop", b"stop", "timeline", b"timeline"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1821,16 +2036,16 @@ class StopResult(_message.Message):
     FORCED_FIELD_NUMBER: _builtins.int
     KILLED_FIELD_NUMBER: _builtins.int
     signal: _builtins.str
-    """Name or number of the signal that asked it to end."""
+    """Name or number of the stop signal."""
     delivered: _builtins.bool
-    """Whether a process of the session received the signal; absent when nobody knows, since only the
-    engine was asked to send it.
+    """Whether a process of the session received the signal; absent if that is unknown because the
+    engine sent it.
     """
     forced: _builtins.bool
-    """True when SIGKILL was needed after the grace period."""
+    """True if SIGKILL was needed after the grace period."""
     @_builtins.property
     def killed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the processes that SIGKILL ended, at most 20 of them."""
+        """Names of at most 20 processes that SIGKILL ended."""
 
     def __init__(
         self,
@@ -1852,7 +2067,7 @@ Global___StopResult: _TypeAlias = StopResult  # noqa: Y015
 
 @_typing.final
 class FailedRun(_message.Message):
-    """FailedRun is a run that was to be followed by another."""
+    """FailedRun is a run that failed and was to be followed by a restart."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1861,13 +2076,14 @@ class FailedRun(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     OOM_KILLED_FIELD_NUMBER: _builtins.int
     RESTART_DELAY_FIELD_NUMBER: _builtins.int
+    LIMITS_MET_FIELD_NUMBER: _builtins.int
     exit_code: _builtins.int
-    """Exit code of its process, 128 + n for signal n; absent when none is known."""
+    """Exit code of its process, 128 + n for signal n; absent if it is unknown."""
     oom_killed: _builtins.bool
-    """True when the kernel killed one of its processes at its memory limit."""
+    """True if the kernel killed one of its processes at its memory limit."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When it began; absent when nobody knows."""
+        """When it began; absent if unknown."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -1875,7 +2091,11 @@ class FailedRun(_message.Message):
 
     @_builtins.property
     def restart_delay(self) -> _duration_pb2.Duration:
-        """How long the next start was put off after its end."""
+        """Delay of the next start after its end."""
+
+    @_builtins.property
+    def limits_met(self) -> _containers.RepeatedScalarFieldContainer[Global___Limit.ValueType]:
+        """Limits that it reached, in the order of Limit; `oom_killed` has the memory limit."""
 
     def __init__(
         self,
@@ -1885,10 +2105,11 @@ class FailedRun(_message.Message):
         exit_code: _builtins.int | None = ...,
         oom_killed: _builtins.bool = ...,
         restart_delay: _duration_pb2.Duration | None = ...,
+        limits_met: _abc.Iterable[Global___Limit.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "end_time", b"end_time", "exit_code", b"exit_code", "restart_delay", b"restart_delay", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "end_time", b"end_time", "exit_code", b"exit_code", "oom_killed", b"oom_killed", "restart_delay", b"restart_delay", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "end_time", b"end_time", "exit_code", b"exit_code", "limits_met", b"limits_met", "oom_killed", b"oom_killed", "restart_delay", b"restart_delay", "start_time", b"start_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -1908,7 +2129,7 @@ class Moment(_message.Message):
     """The state."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When the session came into it; never before the one that precedes it."""
+        """When the session entered it; never earlier than the preceding moment."""
 
     def __init__(
         self,
@@ -1923,6 +2144,122 @@ class Moment(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Moment: _TypeAlias = Moment  # noqa: Y015
+
+@_typing.final
+class GetBindingsRequest(_message.Message):
+    """GetBindingsRequest asks for the ports of a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERNAL_ID_FIELD_NUMBER: _builtins.int
+    internal_id: _builtins.str
+    """The session's internal id."""
+    def __init__(
+        self,
+        *,
+        internal_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["internal_id", b"internal_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBindingsRequest: _TypeAlias = GetBindingsRequest  # noqa: Y015
+
+@_typing.final
+class GetBindingsResponse(_message.Message):
+    """GetBindingsResponse has the ports of a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UNBOUND_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def unbound(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnboundPort]:
+        """Declared ports that players cannot reach, in the order of the request; all of them while it has
+        no process.
+        """
+
+    @_builtins.property
+    def others(self) -> _containers.RepeatedCompositeFieldContainer[Global___BoundPort]:
+        """The first 10 other ports, by number, that its processes have bound where players can reach
+        them. Empty if the kernel does not report the owners of ports in the host's network.
+        """
+
+    def __init__(
+        self,
+        *,
+        unbound: _abc.Iterable[Global___UnboundPort] | None = ...,
+        others: _abc.Iterable[Global___BoundPort] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["others", b"others", "unbound", b"unbound"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBindingsResponse: _TypeAlias = GetBindingsResponse  # noqa: Y015
+
+@_typing.final
+class UnboundPort(_message.Message):
+    """UnboundPort is a declared port that is not bound where players can reach it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    CONTAINER_PORT_FIELD_NUMBER: _builtins.int
+    OWN_PORT_FIELD_NUMBER: _builtins.int
+    LOOPBACK_FIELD_NUMBER: _builtins.int
+    protocol: Global___Protocol.ValueType
+    """Its protocol."""
+    container_port: _builtins.int
+    """The port in the container."""
+    own_port: _builtins.int
+    """The port that the process has to bind: another one in the host's network."""
+    loopback: _builtins.bool
+    """True if it is bound, but only on a loopback address."""
+    def __init__(
+        self,
+        *,
+        protocol: Global___Protocol.ValueType = ...,
+        container_port: _builtins.int = ...,
+        own_port: _builtins.int = ...,
+        loopback: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["container_port", b"container_port", "loopback", b"loopback", "own_port", b"own_port", "protocol", b"protocol"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnboundPort: _TypeAlias = UnboundPort  # noqa: Y015
+
+@_typing.final
+class BoundPort(_message.Message):
+    """BoundPort is a port that a process has bound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    protocol: Global___Protocol.ValueType
+    """Its protocol."""
+    port: _builtins.int
+    """The port."""
+    def __init__(
+        self,
+        *,
+        protocol: Global___Protocol.ValueType = ...,
+        port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["port", b"port", "protocol", b"protocol"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BoundPort: _TypeAlias = BoundPort  # noqa: Y015
 
 @_typing.final
 class FetchArtifactRequest(_message.Message):
@@ -1952,7 +2289,7 @@ Global___FetchArtifactRequest: _TypeAlias = FetchArtifactRequest  # noqa: Y015
 
 @_typing.final
 class FetchArtifactResponse(_message.Message):
-    """FetchArtifactResponse is a piece of an archive."""
+    """FetchArtifactResponse is a part of an archive."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1974,7 +2311,7 @@ Global___FetchArtifactResponse: _TypeAlias = FetchArtifactResponse  # noqa: Y015
 
 @_typing.final
 class RegistryCredentials(_message.Message):
-    """RegistryCredentials let the engine pull. They are used once and never kept."""
+    """RegistryCredentials are for one pull. They are never stored."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2009,14 +2346,14 @@ class PullImageRequest(_message.Message):
     ACCOUNT_FIELD_NUMBER: _builtins.int
     EXPECTED_BYTES_FIELD_NUMBER: _builtins.int
     image: _builtins.str
-    """What to pull, by digest: "host[:port]/repository@sha256:…"."""
+    """The image to pull, by digest: "host[:port]/repository@sha256:…"."""
     account: _builtins.str
-    """The account that holds the slot of the pull, one of those with a tag of the image. An account
-    holds at most half of the slots that others leave free. Empty for a pull of an operator.
+    """The account to which the slot of the pull is counted: one with a tag of the image. An account
+    may use at most half of the slots that others leave free. Empty for a pull by an operator.
     """
     expected_bytes: _builtins.int
-    """What the image may take on the host, unpacked, which the host keeps free for it during the pull;
-    DISK_FULL if it is not free. 0 when it is not known.
+    """Unpacked bytes of the image, which the host reserves during the pull; DISK_FULL if they are not
+    available. 0 if unknown.
     """
     @_builtins.property
     def credentials(self) -> Global___RegistryCredentials:
@@ -2040,7 +2377,7 @@ Global___PullImageRequest: _TypeAlias = PullImageRequest  # noqa: Y015
 
 @_typing.final
 class PullImageResponse(_message.Message):
-    """PullImageResponse is progress."""
+    """PullImageResponse is the progress of a pull."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2059,7 +2396,7 @@ class PullImageResponse(_message.Message):
     done: _builtins.bool
     """True in the last message: the image is on the host."""
     waiting: _builtins.bool
-    """True while the pull has not begun, since the host has enough others under way."""
+    """True while the pull waits for others of the host."""
     downloading: _builtins.int
     """Layers that the registry is sending now."""
     def __init__(
@@ -2099,7 +2436,7 @@ Global___ListImagesRequest: _TypeAlias = ListImagesRequest  # noqa: Y015
 
 @_typing.final
 class ListImagesResponse(_message.Message):
-    """ListImagesResponse carries some of the images."""
+    """ListImagesResponse has a part of the images."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2107,11 +2444,11 @@ class ListImagesResponse(_message.Message):
     PULLS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def images(self) -> _containers.RepeatedCompositeFieldContainer[Global___Image]:
-        """What is on the host, by name."""
+        """Images on the host, by name."""
 
     @_builtins.property
     def pulls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pull]:
-        """What is on its way, by name; all of it in the first part."""
+        """Pulls in progress, by name; all of them in the first part."""
 
     def __init__(
         self,
@@ -2138,8 +2475,8 @@ class Image(_message.Message):
     image: _builtins.str
     """By digest: "host[:port]/repository@sha256:…"."""
     size_bytes: _builtins.int
-    """What it takes unpacked, layers that others have too included; absent when the engine does not
-    tell.
+    """Unpacked bytes, including layers shared with other images; absent if the engine does not report
+    them.
     """
     def __init__(
         self,
@@ -2159,7 +2496,7 @@ Global___Image: _TypeAlias = Image  # noqa: Y015
 
 @_typing.final
 class Pull(_message.Message):
-    """Pull is a pull under way."""
+    """Pull is a pull in progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2169,7 +2506,7 @@ class Pull(_message.Message):
     """By digest: "host[:port]/repository@sha256:…"."""
     @_builtins.property
     def progress(self) -> Global___PullImageResponse:
-        """How far it has come."""
+        """Its progress."""
 
     def __init__(
         self,
@@ -2236,20 +2573,20 @@ class SetWarmPoolRequest(_message.Message):
     SPEC_FIELD_NUMBER: _builtins.int
     CLAIM_SIGNAL_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """Grows with every change in the store."""
+    """Increases with every change in the store."""
     pool_id: _builtins.str
-    """The pool's own id, a lower-case UUID."""
+    """The pool's id, a lower-case UUID."""
     size: _builtins.int
     """Standbys to keep on this host."""
     claim_signal: _builtins.str
-    """The signal that the container's main process gets once its session.json tells of the claim, as
-    "SIGUSR1"; empty for none.
+    """The signal for the processes that handle it once session.json has the claim, such as "SIGUSR1";
+    empty for none.
     """
     @_builtins.property
     def spec(self) -> Global___SessionSpec:
-        """What a standby runs; not looked at when the size is 0. Its identity's session id and ticket are
-        ignored: the session id of a standby is its internal id. A lifetime is ignored too, and
-        `restart` counts once it is claimed. No port may be pinned.
+        """The spec of standbys; ignored if the size is 0. The identity's session id and ticket are
+        ignored: the session id of a standby is its internal id. A lifetime is ignored, too, and
+        `restart` applies after the claim. No port may be pinned.
         """
 
     def __init__(
@@ -2288,7 +2625,7 @@ Global___SetWarmPoolResponse: _TypeAlias = SetWarmPoolResponse  # noqa: Y015
 
 @_typing.final
 class SetShapesRequest(_message.Message):
-    """SetShapesRequest sets the shapes that the caller expects starts of."""
+    """SetShapesRequest sets the shapes of expected starts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2329,7 +2666,7 @@ Global___SetShapesResponse: _TypeAlias = SetShapesResponse  # noqa: Y015
 
 @_typing.final
 class SetDrainRequest(_message.Message):
-    """SetDrainRequest begins or ends a drain."""
+    """SetDrainRequest starts or cancels a drain."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2338,21 +2675,21 @@ class SetDrainRequest(_message.Message):
     DEADLINE_TIME_FIELD_NUMBER: _builtins.int
     REMAINING_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """Grows with every change in the store. 0 is of somebody on the host: it takes the place of
-    what holds, until a revision that is not known yet comes.
+    """Increases with every change in the store. 0 for an order given on the host, which replaces the
+    current one until a new revision arrives.
     """
     draining: _builtins.bool
-    """True to take no new sessions."""
+    """True to accept no new sessions."""
     @_builtins.property
     def deadline_time(self) -> _timestamp_pb2.Timestamp:
-        """When the sessions that are left are stopped, by the caller's clock. It is what Host.drain_time
-        reports, and counts only after a reboot of the host; ignored without `remaining`.
+        """When the remaining sessions are stopped, by the caller's clock: the value of Host.drain_time.
+        The host itself uses it only after a reboot; ignored without `remaining`.
         """
 
     @_builtins.property
     def remaining(self) -> _duration_pb2.Duration:
-        """Time from now until the sessions that are left are stopped, at most 100 years; absent for never.
-        The host measures it by its own clock, which the caller's may differ from.
+        """Time from now until the remaining sessions are stopped, at most 100 years; absent for never.
+        The host measures it by its own clock.
         """
 
     def __init__(
@@ -2373,17 +2710,17 @@ Global___SetDrainRequest: _TypeAlias = SetDrainRequest  # noqa: Y015
 
 @_typing.final
 class SetDrainResponse(_message.Message):
-    """SetDrainResponse tells when the host will be empty."""
+    """SetDrainResponse has the time at which the host will be empty."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EMPTY_TIME_FIELD_NUMBER: _builtins.int
     SESSIONS_FIELD_NUMBER: _builtins.int
     sessions: _builtins.int
-    """Sessions that it has."""
+    """Number of its sessions."""
     @_builtins.property
     def empty_time(self) -> _timestamp_pb2.Timestamp:
-        """When the last session ends at the latest; absent when nothing bounds it."""
+        """Latest end of all sessions; absent if there is none."""
 
     def __init__(
         self,
@@ -2401,18 +2738,18 @@ Global___SetDrainResponse: _TypeAlias = SetDrainResponse  # noqa: Y015
 
 @_typing.final
 class RenewCertificateRequest(_message.Message):
-    """RenewCertificateRequest renews."""
+    """RenewCertificateRequest renews the host's certificate, or replaces its authorities."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
     AUTHORITIES_FIELD_NUMBER: _builtins.int
     certificate: _builtins.bytes
-    """The signed chain in PEM; empty to ask for a signing request, where `authorities` is empty, too."""
+    """The signed chain in PEM. Empty, with empty `authorities`, to request a signing request."""
     authorities: _builtins.bytes
-    """The authorities whose control plane may call from now on, in PEM: the one that signed the
-    host's certificate, and at most one more while that one takes its place. Empty for those of
-    before. INVALID_ARGUMENT when the first has not signed the certificate.
+    """The authorities whose control plane may call, in PEM: the one that signed the host's
+    certificate, and at most one more while it replaces the first. Empty for no change.
+    INVALID_ARGUMENT if the first has not signed the certificate.
     """
     def __init__(
         self,
@@ -2430,16 +2767,16 @@ Global___RenewCertificateRequest: _TypeAlias = RenewCertificateRequest  # noqa: 
 
 @_typing.final
 class RenewCertificateResponse(_message.Message):
-    """RenewCertificateResponse answers."""
+    """RenewCertificateResponse has the result of a renewal."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SIGNING_REQUEST_FIELD_NUMBER: _builtins.int
     TAKES_AUTHORITIES_FIELD_NUMBER: _builtins.int
     signing_request: _builtins.bytes
-    """The signing request in PEM; empty when something was installed."""
+    """The signing request in PEM; empty if something was installed."""
     takes_authorities: _builtins.bool
-    """True from an agent that takes `authorities`."""
+    """True if the agent supports `authorities`."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AgentServiceStub:
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
@@ -76,6 +76,11 @@ class AgentServiceStub:
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.SerializeToString,
                 response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.FromString,
                 _registered_method=True)
+        self.GetBindings = channel.unary_unary(
+                '/tiltyard.agent.v1.AgentService/GetBindings',
+                request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsRequest.SerializeToString,
+                response_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsResponse.FromString,
+                _registered_method=True)
         self.FetchArtifact = channel.unary_stream(
                 '/tiltyard.agent.v1.AgentService/FetchArtifact',
                 request_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.FetchArtifactRequest.SerializeToString,
@@ -119,12 +124,12 @@ class AgentServiceStub:
 
 
 class AgentServiceServicer:
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
     def GetHost(self, request, context):
-        """GetHost tells what the host is and what it has room for. Read-only.
+        """GetHost returns the host's description and its free capacity. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,11 +147,11 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartSession(self, request, context):
-        """StartSession reserves, creates and starts, or undoes all of it and fails. Idempotent on
-        `internal_id`: a repeat joins the start that is under way or answers what came of it.
-        Fails with NOT_RECONCILED until the agent has compared its records with the engine,
-        SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
-        first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
+        """StartSession reserves, creates and starts a session, or undoes all of that and fails.
+        Idempotent on `internal_id`: a repeated call joins the start in progress, or returns its
+        result. Fails with NOT_RECONCILED until the agent has compared its records with the engine,
+        SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED if this id was stopped before,
+        START_QUEUE_FULL if the start cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
         PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
         ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
         """
@@ -155,61 +160,71 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClaimSessions(self, request_iterator, context):
-        """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
-        the number of its claim; results come as soon as they are known, in any order. The end of the
-        stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
-        of the same account, session id and application) answers the session, another claim fails with
+        """ClaimSessions turns ready standbys into sessions. One stream carries any number of claims. A
+        result has the number of its claim; results arrive in the order of completion. Closing the
+        stream does not cancel claims. Idempotent on `internal_id`: a repeated claim (of the same
+        account, session id and application) returns the session; another claim fails with
         STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
-        (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
-        DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+        (without `again`) or ending. Also fails with NOT_RECONCILED, DRAINING (without `again`), and
+        DISK_FULL if the claim cannot be recorded: then nothing was claimed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopSession(self, request, context):
-        """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
-        container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
-        is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-        and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
+        """StopSession sends the session's stop signal, and SIGKILL after the grace period. It returns
+        when the container has exited or the caller's deadline expires. Idempotent: an ended session is
+        returned unchanged. For an unknown id the host stores a tombstone for one hour, which rejects a
+        late start, and the call fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails
+        with CANNOT_KILL if the process survives SIGKILL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
-        until they are forgotten. Read-only.
+        """ListSessions returns all sessions in the order of their creation, in pages, including ended
+        ones that the host still keeps. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamLogs(self, request, context):
-        """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
+        """StreamLogs returns the output of a session, from its beginning or an offset, in chunks of at most 256 KiB.
         Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
-        NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
+        NO_CAPACITY if the limit of readers of the session, the account or the host is reached.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetReport(self, request, context):
-        """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
-        is kept as long as the log, container or not. While the log is not yet in the host's keeping,
-        the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
-        SESSION_LIVE while the session has not ended.
+        """GetReport returns how a session ended, and the end of its log. A report never changes, and is
+        kept as long as the log, also after the container was removed. If the log is not stored yet,
+        the call waits for it, at most 5 s. Read-only. Fails with SESSION_NOT_FOUND, and with
+        SESSION_LIVE if the session has not ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBindings(self, request, context):
+        """GetBindings returns which declared ports of a live session its processes have not bound where
+        players can reach them, and which other ports they have bound. Read-only. Fails with
+        SESSION_NOT_FOUND, and with ENGINE_ERROR if the kernel's tables cannot be read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchArtifact(self, request, context):
-        """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-        256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
-        not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
-        SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
-        while other artifacts take the room that there is for them.
+        """FetchArtifact returns a file or folder of an ended session as .tar.gz in chunks of at most
+        256 KiB. The host reads, filters and measures all of it before it sends the first chunk. The
+        call is aborted if the caller does not read a chunk within 30 s or the whole archive within
+        10 min. Fails with SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND,
+        ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY while other artifacts use the space for them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,9 +232,9 @@ class AgentServiceServicer:
 
     def PullImage(self, request, context):
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
-        that leaves too little room on the engine's disks with DISK_FULL.
-        Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+        `done` set. A pull from a registry that sends too slowly fails with REGISTRY_TIMEOUT, a pull
+        that leaves too little space on the engine's disks with DISK_FULL.
+        Idempotent: a repeated call joins the pull in progress, or returns `done` immediately. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """
@@ -228,16 +243,16 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListImages(self, request, context):
-        """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-        Read-only.
+        """ListImages returns the images on the host with their sizes, and the pulls in progress, in
+        parts. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveImage(self, request, context):
-        """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
-        files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+        """RemoveImage removes an image that is unused: by sessions, by containers that are kept for their
+        files, by containers of other programs, and by pulls. Idempotent. Fails with IMAGE_IN_USE,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -245,38 +260,40 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetWarmPool(self, request, context):
-        """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
-        while no control plane is there. Standbys of an older revision are replaced as new ones become
-        ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
-        one, and with DISK_FULL when it cannot be kept.
+        """SetWarmPool sets the number of standbys of a pool, which the host then maintains, even without
+        a control plane. Standbys of an older revision are replaced as new ones become ready; size 0
+        removes the pool. Idempotent on `revision`; fails with STALE_REVISION for an older revision,
+        and with DISK_FULL if the order cannot be stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetShapes(self, request, context):
-        """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
-        far as it has room, besides those of its own latest starts. It replaces the list of the call
-        before. The agent does not store the list: the caller repeats it after each start of the agent.
-        Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
-        account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+        """SetShapes sets the shapes of sessions for which the host keeps a prepared container, as far as
+        it has capacity, in addition to the shapes of its own latest starts. The list replaces the list
+        of the previous call. The agent does not store it: the caller repeats it after each start of
+        the agent. Idempotent. Fails with INVALID_ARGUMENT if a spec is not a shape: the identity of a
+        shape has only an account, and a shape has no arguments, environment, restart, lifetime, GPUs
+        and pinned ports.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetDrain(self, request, context):
-        """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
-        STALE_REVISION for an older one.
+        """SetDrain starts or cancels draining the host. Idempotent on `revision`; fails with
+        STALE_REVISION for an older revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenewCertificate(self, request, context):
-        """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-        empty), then installs the certificate signed for it (second call). With `authorities` it also
-        changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
+        """RenewCertificate generates a new key and returns a signing request (first call, `certificate`
+        empty), then installs the certificate signed for it (second call). `authorities`, with the
+        certificate or alone, replaces the authorities whose control plane may call. Installing is
+        idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -324,6 +341,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.GetReport,
                     request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.FromString,
                     response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.SerializeToString,
+            ),
+            'GetBindings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBindings,
+                    request_deserializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsRequest.FromString,
+                    response_serializer=tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsResponse.SerializeToString,
             ),
             'FetchArtifact': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchArtifact,
@@ -374,7 +396,7 @@ def add_AgentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AgentService:
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
@@ -584,6 +606,33 @@ class AgentService:
             '/tiltyard.agent.v1.AgentService/GetReport',
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportRequest.SerializeToString,
             tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBindings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tiltyard.agent.v1.AgentService/GetBindings',
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsRequest.SerializeToString,
+            tiltyard_dot_agent_dot_v1_dot_agent__pb2.GetBindingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,13 +7,13 @@ Rules that hold for every method:
 
 - The caller sets a deadline on every call. A handler never owns work: it starts or joins the
   task of the session (or of the image) and waits. A deadline or a cancellation ends the wait,
-  never the work, so a caller whose call timed out knows nothing and must read again.
+  never the work: after a timeout the outcome is unknown, and the caller must read the state.
 - A failure carries its ErrorReason by name in the trailing metadata "tiltyard-error-reason".
   The status message is for people.
-- `internal_id` is a lower-case UUID that the control plane makes, never the caller's id: it
+- `internal_id` is a lower-case UUID that the control plane generates, never the caller's id: it
   names containers and directories. The caller's id is data.
 - Every record, label and message that outlives a process carries a `format` number. A reader
-  refuses a number that it does not know. This file is format 1.
+  rejects a number that it does not support. This file is format 1.
 - Sizes are bytes, cores are billionths of a core, points in time are `*_time`, spans are
   google.protobuf.Duration.
 """
@@ -42,7 +42,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AgentServiceStub:
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
@@ -51,7 +51,7 @@ class AgentServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AgentServiceAsyncStub: ...
     GetHost: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetHostRequest, _agent_pb2.GetHostResponse]
-    """GetHost tells what the host is and what it has room for. Read-only."""
+    """GetHost returns the host's description and its free capacity. Read-only."""
     Watch: _grpc.UnaryStreamMultiCallable[_agent_pb2.WatchRequest, _agent_pb2.WatchResponse]
     """Watch streams the host and its sessions: a snapshot in chunks of at most 1 MiB between
     `snapshot_begin` and `snapshot_end`, then changes, coalesced per session, and a heartbeat
@@ -60,100 +60,108 @@ class AgentServiceStub:
     caller.
     """
     StartSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.StartSessionRequest, _agent_pb2.StartSessionResponse]
-    """StartSession reserves, creates and starts, or undoes all of it and fails. Idempotent on
-    `internal_id`: a repeat joins the start that is under way or answers what came of it.
-    Fails with NOT_RECONCILED until the agent has compared its records with the engine,
-    SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
-    first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
+    """StartSession reserves, creates and starts a session, or undoes all of that and fails.
+    Idempotent on `internal_id`: a repeated call joins the start in progress, or returns its
+    result. Fails with NOT_RECONCILED until the agent has compared its records with the engine,
+    SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED if this id was stopped before,
+    START_QUEUE_FULL if the start cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
     ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
     ClaimSessions: _grpc.StreamStreamMultiCallable[_agent_pb2.ClaimSessionsRequest, _agent_pb2.ClaimSessionsResponse]
-    """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
-    the number of its claim; results come as soon as they are known, in any order. The end of the
-    stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
-    of the same account, session id and application) answers the session, another claim fails with
+    """ClaimSessions turns ready standbys into sessions. One stream carries any number of claims. A
+    result has the number of its claim; results arrive in the order of completion. Closing the
+    stream does not cancel claims. Idempotent on `internal_id`: a repeated claim (of the same
+    account, session id and application) returns the session; another claim fails with
     STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
-    (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
-    DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    (without `again`) or ending. Also fails with NOT_RECONCILED, DRAINING (without `again`), and
+    DISK_FULL if the claim cannot be recorded: then nothing was claimed.
     """
     StopSession: _grpc.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]
-    """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
-    container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
-    is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-    and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
+    """StopSession sends the session's stop signal, and SIGKILL after the grace period. It returns
+    when the container has exited or the caller's deadline expires. Idempotent: an ended session is
+    returned unchanged. For an unknown id the host stores a tombstone for one hour, which rejects a
+    late start, and the call fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails
+    with CANNOT_KILL if the process survives SIGKILL.
     """
     ListSessions: _grpc.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]
-    """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
-    until they are forgotten. Read-only.
+    """ListSessions returns all sessions in the order of their creation, in pages, including ended
+    ones that the host still keeps. Read-only.
     """
     StreamLogs: _grpc.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]
-    """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
+    """StreamLogs returns the output of a session, from its beginning or an offset, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
-    NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
+    NO_CAPACITY if the limit of readers of the session, the account or the host is reached.
     """
     GetReport: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]
-    """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
-    is kept as long as the log, container or not. While the log is not yet in the host's keeping,
-    the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
-    SESSION_LIVE while the session has not ended.
+    """GetReport returns how a session ended, and the end of its log. A report never changes, and is
+    kept as long as the log, also after the container was removed. If the log is not stored yet,
+    the call waits for it, at most 5 s. Read-only. Fails with SESSION_NOT_FOUND, and with
+    SESSION_LIVE if the session has not ended.
+    """
+    GetBindings: _grpc.UnaryUnaryMultiCallable[_agent_pb2.GetBindingsRequest, _agent_pb2.GetBindingsResponse]
+    """GetBindings returns which declared ports of a live session its processes have not bound where
+    players can reach them, and which other ports they have bound. Read-only. Fails with
+    SESSION_NOT_FOUND, and with ENGINE_ERROR if the kernel's tables cannot be read.
     """
     FetchArtifact: _grpc.UnaryStreamMultiCallable[_agent_pb2.FetchArtifactRequest, _agent_pb2.FetchArtifactResponse]
-    """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-    256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
-    not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
-    SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
-    while other artifacts take the room that there is for them.
+    """FetchArtifact returns a file or folder of an ended session as .tar.gz in chunks of at most
+    256 KiB. The host reads, filters and measures all of it before it sends the first chunk. The
+    call is aborted if the caller does not read a chunk within 30 s or the whole archive within
+    10 min. Fails with SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND,
+    ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY while other artifacts use the space for them.
     """
     PullImage: _grpc.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
-    that leaves too little room on the engine's disks with DISK_FULL.
-    Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+    `done` set. A pull from a registry that sends too slowly fails with REGISTRY_TIMEOUT, a pull
+    that leaves too little space on the engine's disks with DISK_FULL.
+    Idempotent: a repeated call joins the pull in progress, or returns `done` immediately. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     ListImages: _grpc.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]
-    """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-    Read-only.
+    """ListImages returns the images on the host with their sizes, and the pulls in progress, in
+    parts. Read-only.
     """
     RemoveImage: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]
-    """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
-    files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+    """RemoveImage removes an image that is unused: by sessions, by containers that are kept for their
+    files, by containers of other programs, and by pulls. Idempotent. Fails with IMAGE_IN_USE,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
     """
     SetWarmPool: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]
-    """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
-    while no control plane is there. Standbys of an older revision are replaced as new ones become
-    ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
-    one, and with DISK_FULL when it cannot be kept.
+    """SetWarmPool sets the number of standbys of a pool, which the host then maintains, even without
+    a control plane. Standbys of an older revision are replaced as new ones become ready; size 0
+    removes the pool. Idempotent on `revision`; fails with STALE_REVISION for an older revision,
+    and with DISK_FULL if the order cannot be stored.
     """
     SetShapes: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetShapesRequest, _agent_pb2.SetShapesResponse]
-    """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
-    far as it has room, besides those of its own latest starts. It replaces the list of the call
-    before. The agent does not store the list: the caller repeats it after each start of the agent.
-    Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
-    account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+    """SetShapes sets the shapes of sessions for which the host keeps a prepared container, as far as
+    it has capacity, in addition to the shapes of its own latest starts. The list replaces the list
+    of the previous call. The agent does not store it: the caller repeats it after each start of
+    the agent. Idempotent. Fails with INVALID_ARGUMENT if a spec is not a shape: the identity of a
+    shape has only an account, and a shape has no arguments, environment, restart, lifetime, GPUs
+    and pinned ports.
     """
     SetDrain: _grpc.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]
-    """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
-    STALE_REVISION for an older one.
+    """SetDrain starts or cancels draining the host. Idempotent on `revision`; fails with
+    STALE_REVISION for an older revision.
     """
     RenewCertificate: _grpc.UnaryUnaryMultiCallable[_agent_pb2.RenewCertificateRequest, _agent_pb2.RenewCertificateResponse]
-    """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-    empty), then installs the certificate signed for it (second call). With `authorities` it also
-    changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
+    """RenewCertificate generates a new key and returns a signing request (first call, `certificate`
+    empty), then installs the certificate signed for it (second call). `authorities`, with the
+    certificate or alone, replaces the authorities whose control plane may call. Installing is
+    idempotent.
     """
 
 @_typing.type_check_only
 class AgentServiceAsyncStub(AgentServiceStub):
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetHost: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetHostRequest, _agent_pb2.GetHostResponse]  # type: ignore[assignment]
-    """GetHost tells what the host is and what it has room for. Read-only."""
+    """GetHost returns the host's description and its free capacity. Read-only."""
     Watch: _aio.UnaryStreamMultiCallable[_agent_pb2.WatchRequest, _agent_pb2.WatchResponse]  # type: ignore[assignment]
     """Watch streams the host and its sessions: a snapshot in chunks of at most 1 MiB between
     `snapshot_begin` and `snapshot_end`, then changes, coalesced per session, and a heartbeat
@@ -162,93 +170,101 @@ class AgentServiceAsyncStub(AgentServiceStub):
     caller.
     """
     StartSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.StartSessionRequest, _agent_pb2.StartSessionResponse]  # type: ignore[assignment]
-    """StartSession reserves, creates and starts, or undoes all of it and fails. Idempotent on
-    `internal_id`: a repeat joins the start that is under way or answers what came of it.
-    Fails with NOT_RECONCILED until the agent has compared its records with the engine,
-    SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
-    first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
+    """StartSession reserves, creates and starts a session, or undoes all of that and fails.
+    Idempotent on `internal_id`: a repeated call joins the start in progress, or returns its
+    result. Fails with NOT_RECONCILED until the agent has compared its records with the engine,
+    SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED if this id was stopped before,
+    START_QUEUE_FULL if the start cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
     PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
     ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
     """
     ClaimSessions: _aio.StreamStreamMultiCallable[_agent_pb2.ClaimSessionsRequest, _agent_pb2.ClaimSessionsResponse]  # type: ignore[assignment]
-    """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
-    the number of its claim; results come as soon as they are known, in any order. The end of the
-    stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
-    of the same account, session id and application) answers the session, another claim fails with
+    """ClaimSessions turns ready standbys into sessions. One stream carries any number of claims. A
+    result has the number of its claim; results arrive in the order of completion. Closing the
+    stream does not cancel claims. Idempotent on `internal_id`: a repeated claim (of the same
+    account, session id and application) returns the session; another claim fails with
     STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
-    (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
-    DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+    (without `again`) or ending. Also fails with NOT_RECONCILED, DRAINING (without `again`), and
+    DISK_FULL if the claim cannot be recorded: then nothing was claimed.
     """
     StopSession: _aio.UnaryUnaryMultiCallable[_agent_pb2.StopSessionRequest, _agent_pb2.StopSessionResponse]  # type: ignore[assignment]
-    """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
-    container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
-    is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-    and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
+    """StopSession sends the session's stop signal, and SIGKILL after the grace period. It returns
+    when the container has exited or the caller's deadline expires. Idempotent: an ended session is
+    returned unchanged. For an unknown id the host stores a tombstone for one hour, which rejects a
+    late start, and the call fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails
+    with CANNOT_KILL if the process survives SIGKILL.
     """
     ListSessions: _aio.UnaryUnaryMultiCallable[_agent_pb2.ListSessionsRequest, _agent_pb2.ListSessionsResponse]  # type: ignore[assignment]
-    """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
-    until they are forgotten. Read-only.
+    """ListSessions returns all sessions in the order of their creation, in pages, including ended
+    ones that the host still keeps. Read-only.
     """
     StreamLogs: _aio.UnaryStreamMultiCallable[_agent_pb2.StreamLogsRequest, _agent_pb2.StreamLogsResponse]  # type: ignore[assignment]
-    """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
+    """StreamLogs returns the output of a session, from its beginning or an offset, in chunks of at most 256 KiB.
     Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
-    NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
+    NO_CAPACITY if the limit of readers of the session, the account or the host is reached.
     """
     GetReport: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetReportRequest, _agent_pb2.GetReportResponse]  # type: ignore[assignment]
-    """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
-    is kept as long as the log, container or not. While the log is not yet in the host's keeping,
-    the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
-    SESSION_LIVE while the session has not ended.
+    """GetReport returns how a session ended, and the end of its log. A report never changes, and is
+    kept as long as the log, also after the container was removed. If the log is not stored yet,
+    the call waits for it, at most 5 s. Read-only. Fails with SESSION_NOT_FOUND, and with
+    SESSION_LIVE if the session has not ended.
+    """
+    GetBindings: _aio.UnaryUnaryMultiCallable[_agent_pb2.GetBindingsRequest, _agent_pb2.GetBindingsResponse]  # type: ignore[assignment]
+    """GetBindings returns which declared ports of a live session its processes have not bound where
+    players can reach them, and which other ports they have bound. Read-only. Fails with
+    SESSION_NOT_FOUND, and with ENGINE_ERROR if the kernel's tables cannot be read.
     """
     FetchArtifact: _aio.UnaryStreamMultiCallable[_agent_pb2.FetchArtifactRequest, _agent_pb2.FetchArtifactResponse]  # type: ignore[assignment]
-    """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-    256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
-    not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
-    SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
-    while other artifacts take the room that there is for them.
+    """FetchArtifact returns a file or folder of an ended session as .tar.gz in chunks of at most
+    256 KiB. The host reads, filters and measures all of it before it sends the first chunk. The
+    call is aborted if the caller does not read a chunk within 30 s or the whole archive within
+    10 min. Fails with SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND,
+    ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY while other artifacts use the space for them.
     """
     PullImage: _aio.UnaryStreamMultiCallable[_agent_pb2.PullImageRequest, _agent_pb2.PullImageResponse]  # type: ignore[assignment]
     """PullImage pulls an image by digest and streams its progress; the last message has
-    `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
-    that leaves too little room on the engine's disks with DISK_FULL.
-    Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+    `done` set. A pull from a registry that sends too slowly fails with REGISTRY_TIMEOUT, a pull
+    that leaves too little space on the engine's disks with DISK_FULL.
+    Idempotent: a repeated call joins the pull in progress, or returns `done` immediately. Fails
     with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
     """
     ListImages: _aio.UnaryStreamMultiCallable[_agent_pb2.ListImagesRequest, _agent_pb2.ListImagesResponse]  # type: ignore[assignment]
-    """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-    Read-only.
+    """ListImages returns the images on the host with their sizes, and the pulls in progress, in
+    parts. Read-only.
     """
     RemoveImage: _aio.UnaryUnaryMultiCallable[_agent_pb2.RemoveImageRequest, _agent_pb2.RemoveImageResponse]  # type: ignore[assignment]
-    """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
-    files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+    """RemoveImage removes an image that is unused: by sessions, by containers that are kept for their
+    files, by containers of other programs, and by pulls. Idempotent. Fails with IMAGE_IN_USE,
     ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
     """
     SetWarmPool: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetWarmPoolRequest, _agent_pb2.SetWarmPoolResponse]  # type: ignore[assignment]
-    """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
-    while no control plane is there. Standbys of an older revision are replaced as new ones become
-    ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
-    one, and with DISK_FULL when it cannot be kept.
+    """SetWarmPool sets the number of standbys of a pool, which the host then maintains, even without
+    a control plane. Standbys of an older revision are replaced as new ones become ready; size 0
+    removes the pool. Idempotent on `revision`; fails with STALE_REVISION for an older revision,
+    and with DISK_FULL if the order cannot be stored.
     """
     SetShapes: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetShapesRequest, _agent_pb2.SetShapesResponse]  # type: ignore[assignment]
-    """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
-    far as it has room, besides those of its own latest starts. It replaces the list of the call
-    before. The agent does not store the list: the caller repeats it after each start of the agent.
-    Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
-    account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+    """SetShapes sets the shapes of sessions for which the host keeps a prepared container, as far as
+    it has capacity, in addition to the shapes of its own latest starts. The list replaces the list
+    of the previous call. The agent does not store it: the caller repeats it after each start of
+    the agent. Idempotent. Fails with INVALID_ARGUMENT if a spec is not a shape: the identity of a
+    shape has only an account, and a shape has no arguments, environment, restart, lifetime, GPUs
+    and pinned ports.
     """
     SetDrain: _aio.UnaryUnaryMultiCallable[_agent_pb2.SetDrainRequest, _agent_pb2.SetDrainResponse]  # type: ignore[assignment]
-    """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
-    STALE_REVISION for an older one.
+    """SetDrain starts or cancels draining the host. Idempotent on `revision`; fails with
+    STALE_REVISION for an older revision.
     """
     RenewCertificate: _aio.UnaryUnaryMultiCallable[_agent_pb2.RenewCertificateRequest, _agent_pb2.RenewCertificateResponse]  # type: ignore[assignment]
-    """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-    empty), then installs the certificate signed for it (second call). With `authorities` it also
-    changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
+    """RenewCertificate generates a new key and returns a signing request (first call, `certificate`
+    empty), then installs the certificate signed for it (second call). `authorities`, with the
+    certificate or alone, replaces the authorities whose control plane may call. Installing is
+    idempotent.
     """
 
 class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
-    """AgentService is what one host offers: to the control plane, and on its unix socket to the
+    """AgentService is the interface of one host: for the control plane, and on a unix socket for the
     operator's debug commands.
     """
 
@@ -258,7 +274,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.GetHostRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.GetHostResponse, _abc.Awaitable[_agent_pb2.GetHostResponse]]:
-        """GetHost tells what the host is and what it has room for. Read-only."""
+        """GetHost returns the host's description and its free capacity. Read-only."""
 
     @_abc_1.abstractmethod
     def Watch(
@@ -279,11 +295,11 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.StartSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.StartSessionResponse, _abc.Awaitable[_agent_pb2.StartSessionResponse]]:
-        """StartSession reserves, creates and starts, or undoes all of it and fails. Idempotent on
-        `internal_id`: a repeat joins the start that is under way or answers what came of it.
-        Fails with NOT_RECONCILED until the agent has compared its records with the engine,
-        SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED when a stop for this id came
-        first, START_QUEUE_FULL when it cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
+        """StartSession reserves, creates and starts a session, or undoes all of that and fails.
+        Idempotent on `internal_id`: a repeated call joins the start in progress, or returns its
+        result. Fails with NOT_RECONCILED until the agent has compared its records with the engine,
+        SPEC_CONFLICT for a known id with another spec, SESSION_STOPPED if this id was stopped before,
+        START_QUEUE_FULL if the start cannot begin within 2 s, NO_CAPACITY, NO_FREE_PORT, PORT_TAKEN,
         PORT_OUT_OF_RANGE, IMAGE_MISSING, IMAGE_CANNOT_RUN, ENGINE_UNAVAILABLE, ENGINE_TIMEOUT,
         ENGINE_ERROR, DISK_FULL, DRAINING, NOT_ALLOWED.
         """
@@ -294,13 +310,13 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_agent_pb2.ClaimSessionsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.ClaimSessionsResponse], _abc.AsyncIterator[_agent_pb2.ClaimSessionsResponse]]:
-        """ClaimSessions turns ready standbys into sessions, any number over one stream. Each result has
-        the number of its claim; results come as soon as they are known, in any order. The end of the
-        stream ends the waits, not the claims. Idempotent on `internal_id`: a repeat of the claim (one
-        of the same account, session id and application) answers the session, another claim fails with
+        """ClaimSessions turns ready standbys into sessions. One stream carries any number of claims. A
+        result has the number of its claim; results arrive in the order of completion. Closing the
+        stream does not cancel claims. Idempotent on `internal_id`: a repeated claim (of the same
+        account, session id and application) returns the session; another claim fails with
         STANDBY_NOT_CLAIMABLE, as does a claim of a standby that is unknown, not ready, in doubt
-        (without `again`) or ending. Fails also with NOT_RECONCILED, DRAINING (without `again`), and
-        DISK_FULL when the claim cannot be recorded: nothing was claimed then.
+        (without `again`) or ending. Also fails with NOT_RECONCILED, DRAINING (without `again`), and
+        DISK_FULL if the claim cannot be recorded: then nothing was claimed.
         """
 
     @_abc_1.abstractmethod
@@ -309,10 +325,11 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.StopSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.StopSessionResponse, _abc.Awaitable[_agent_pb2.StopSessionResponse]]:
-        """StopSession sends SIGTERM, SIGKILL after the host's grace period, and answers when the
-        container has ended or when the caller's deadline ends the wait. Idempotent: an ended session
-        is answered as it is. An unknown id leaves a tombstone for one hour that refuses a late start,
-        and fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails with CANNOT_KILL when the process survives SIGKILL.
+        """StopSession sends the session's stop signal, and SIGKILL after the grace period. It returns
+        when the container has exited or the caller's deadline expires. Idempotent: an ended session is
+        returned unchanged. For an unknown id the host stores a tombstone for one hour, which rejects a
+        late start, and the call fails with SESSION_NOT_FOUND; so does a stop after `discard`. Fails
+        with CANNOT_KILL if the process survives SIGKILL.
         """
 
     @_abc_1.abstractmethod
@@ -321,8 +338,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.ListSessionsResponse, _abc.Awaitable[_agent_pb2.ListSessionsResponse]]:
-        """ListSessions reads all sessions in the order of their creation, in pages, ended ones included
-        until they are forgotten. Read-only.
+        """ListSessions returns all sessions in the order of their creation, in pages, including ended
+        ones that the host still keeps. Read-only.
         """
 
     @_abc_1.abstractmethod
@@ -331,9 +348,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.StreamLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.StreamLogsResponse], _abc.AsyncIterator[_agent_pb2.StreamLogsResponse]]:
-        """StreamLogs reads the output of a session from its beginning, in chunks of at most 256 KiB.
+        """StreamLogs returns the output of a session, from its beginning or an offset, in chunks of at most 256 KiB.
         Within each of stdout and stderr the order is kept. Fails with SESSION_NOT_FOUND, LOG_GONE, and
-        NO_CAPACITY while as many read logs of the session, for its account or of the host as may.
+        NO_CAPACITY if the limit of readers of the session, the account or the host is reached.
         """
 
     @_abc_1.abstractmethod
@@ -342,10 +359,21 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.GetReportRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.GetReportResponse, _abc.Awaitable[_agent_pb2.GetReportResponse]]:
-        """GetReport reads how a session ended, and the end of its log. What it says never changes, and it
-        is kept as long as the log, container or not. While the log is not yet in the host's keeping,
-        the answer waits for that, 5 s at most. Read-only. Fails with SESSION_NOT_FOUND, and with
-        SESSION_LIVE while the session has not ended.
+        """GetReport returns how a session ended, and the end of its log. A report never changes, and is
+        kept as long as the log, also after the container was removed. If the log is not stored yet,
+        the call waits for it, at most 5 s. Read-only. Fails with SESSION_NOT_FOUND, and with
+        SESSION_LIVE if the session has not ended.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBindings(
+        self,
+        request: _agent_pb2.GetBindingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_agent_pb2.GetBindingsResponse, _abc.Awaitable[_agent_pb2.GetBindingsResponse]]:
+        """GetBindings returns which declared ports of a live session its processes have not bound where
+        players can reach them, and which other ports they have bound. Read-only. Fails with
+        SESSION_NOT_FOUND, and with ENGINE_ERROR if the kernel's tables cannot be read.
         """
 
     @_abc_1.abstractmethod
@@ -354,11 +382,11 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.FetchArtifactRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.FetchArtifactResponse], _abc.AsyncIterator[_agent_pb2.FetchArtifactResponse]]:
-        """FetchArtifact reads a file or folder of an ended session as .tar.gz in chunks of at most
-        256 KiB. It has been read whole, filtered and counted before the first chunk is sent; who does
-        not take a chunk within 30 s, or all within 10 min, is cut off. Fails with SESSION_NOT_FOUND,
-        SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND, ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY
-        while other artifacts take the room that there is for them.
+        """FetchArtifact returns a file or folder of an ended session as .tar.gz in chunks of at most
+        256 KiB. The host reads, filters and measures all of it before it sends the first chunk. The
+        call is aborted if the caller does not read a chunk within 30 s or the whole archive within
+        10 min. Fails with SESSION_NOT_FOUND, SESSION_LIVE, CONTAINER_GONE, PATH_NOT_FOUND,
+        ARTIFACT_TOO_LARGE, DISK_FULL, and NO_CAPACITY while other artifacts use the space for them.
         """
 
     @_abc_1.abstractmethod
@@ -368,9 +396,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.PullImageResponse], _abc.AsyncIterator[_agent_pb2.PullImageResponse]]:
         """PullImage pulls an image by digest and streams its progress; the last message has
-        `done` set. A pull from a registry that sends too slowly is ended with REGISTRY_TIMEOUT, one
-        that leaves too little room on the engine's disks with DISK_FULL.
-        Idempotent: a repeat joins the pull under way or answers `done` at once. Fails
+        `done` set. A pull from a registry that sends too slowly fails with REGISTRY_TIMEOUT, a pull
+        that leaves too little space on the engine's disks with DISK_FULL.
+        Idempotent: a repeated call joins the pull in progress, or returns `done` immediately. Fails
         with IMAGE_NOT_FOUND, IMAGE_CANNOT_RUN, REGISTRY_UNAVAILABLE, REGISTRY_TIMEOUT, DISK_FULL,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR, NOT_ALLOWED.
         """
@@ -381,8 +409,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.ListImagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_pb2.ListImagesResponse], _abc.AsyncIterator[_agent_pb2.ListImagesResponse]]:
-        """ListImages reads which images are on the host, their sizes, and the pulls under way, in parts.
-        Read-only.
+        """ListImages returns the images on the host with their sizes, and the pulls in progress, in
+        parts. Read-only.
         """
 
     @_abc_1.abstractmethod
@@ -391,8 +419,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RemoveImageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RemoveImageResponse, _abc.Awaitable[_agent_pb2.RemoveImageResponse]]:
-        """RemoveImage removes an image that nothing uses: no session, no container that is kept for its
-        files, none of anybody else's, and no pull. Idempotent. Fails with IMAGE_IN_USE,
+        """RemoveImage removes an image that is unused: by sessions, by containers that are kept for their
+        files, by containers of other programs, and by pulls. Idempotent. Fails with IMAGE_IN_USE,
         ENGINE_UNAVAILABLE, ENGINE_TIMEOUT, ENGINE_ERROR.
         """
 
@@ -402,10 +430,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.SetWarmPoolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.SetWarmPoolResponse, _abc.Awaitable[_agent_pb2.SetWarmPoolResponse]]:
-        """SetWarmPool sets how many standbys of one pool the host keeps, by itself from then on, also
-        while no control plane is there. Standbys of an older revision are replaced as new ones become
-        ready; size 0 ends the pool. Idempotent on `revision`; fails with STALE_REVISION for an older
-        one, and with DISK_FULL when it cannot be kept.
+        """SetWarmPool sets the number of standbys of a pool, which the host then maintains, even without
+        a control plane. Standbys of an older revision are replaced as new ones become ready; size 0
+        removes the pool. Idempotent on `revision`; fails with STALE_REVISION for an older revision,
+        and with DISK_FULL if the order cannot be stored.
         """
 
     @_abc_1.abstractmethod
@@ -414,11 +442,12 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.SetShapesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.SetShapesResponse, _abc.Awaitable[_agent_pb2.SetShapesResponse]]:
-        """SetShapes sets for which shapes of sessions the host keeps a prepared container from now on, as
-        far as it has room, besides those of its own latest starts. It replaces the list of the call
-        before. The agent does not store the list: the caller repeats it after each start of the agent.
-        Idempotent. Fails with INVALID_ARGUMENT when a spec is no shape: one whose identity has only an
-        account, without arguments, environment, restart, lifetime, GPUs and pinned ports.
+        """SetShapes sets the shapes of sessions for which the host keeps a prepared container, as far as
+        it has capacity, in addition to the shapes of its own latest starts. The list replaces the list
+        of the previous call. The agent does not store it: the caller repeats it after each start of
+        the agent. Idempotent. Fails with INVALID_ARGUMENT if a spec is not a shape: the identity of a
+        shape has only an account, and a shape has no arguments, environment, restart, lifetime, GPUs
+        and pinned ports.
         """
 
     @_abc_1.abstractmethod
@@ -427,8 +456,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.SetDrainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.SetDrainResponse, _abc.Awaitable[_agent_pb2.SetDrainResponse]]:
-        """SetDrain begins or calls off the draining of the host. Idempotent on `revision`; fails with
-        STALE_REVISION for an older one.
+        """SetDrain starts or cancels draining the host. Idempotent on `revision`; fails with
+        STALE_REVISION for an older revision.
         """
 
     @_abc_1.abstractmethod
@@ -437,9 +466,10 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_pb2.RenewCertificateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_pb2.RenewCertificateResponse, _abc.Awaitable[_agent_pb2.RenewCertificateResponse]]:
-        """RenewCertificate makes a fresh key and answers a signing request (first call, `certificate`
-        empty), then installs the certificate signed for it (second call). With `authorities` it also
-        changes, with the certificate or alone, whose control plane may call. Installing is idempotent.
+        """RenewCertificate generates a new key and returns a signing request (first call, `certificate`
+        empty), then installs the certificate signed for it (second call). `authorities`, with the
+        certificate or alone, replaces the authorities whose control plane may call. Installing is
+        idempotent.
         """
 
 def add_AgentServiceServicer_to_server(servicer: AgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,27 +1,18 @@
 """Structured loggers on top of `logging`: events are a constant text and fields.
 
-Nothing is written outside `output.written`.
+An event becomes a log record whose message is an `Event`, so that every handler of the process
+sees it as it sees the records of libraries. Nothing is written outside `output.written`.
 """
 
 import logging
-from contextvars import Context, copy_context
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from contextvars import Context, ContextVar, copy_context
+from types import MappingProxyType
+from typing import Any, Self
 
-import structlog
-from structlog.contextvars import (
-    bind_contextvars,
-    clear_contextvars,
-    get_contextvars,
-    unbind_contextvars,
-)
-from structlog.stdlib import BoundLogger, filter_by_level
-from structlog.typing import EventDict, WrappedLogger
+_FRAMES = 3  # Stack frames from the standard library's logger to the line that logs
 
-STRUCTLOG_FRAMES = 4  # Stack frames between the standard library's logger and the line that logs
-
-Logger: TypeAlias = BoundLogger
-bind = bind_contextvars  # Add fields to subsequent log lines of this context
-unbind = unbind_contextvars  # Remove fields from subsequent log lines of this context
+_context: ContextVar[Mapping[str, Any]] = ContextVar("log fields", default=MappingProxyType({}))
 
 
 class Event(dict[str, Any]):
@@ -32,36 +23,91 @@ class Event(dict[str, Any]):
         return " ".join((str(self["event"]), *fields))
 
 
+class Logger:
+    """Logs events: `log.info("session started", session=internal_id)`.
+
+    The fields of an event are its own, then those of `Logger.bind`, then those of its context.
+    """
+
+    __slots__ = ("_bound", "_logger")
+
+    def __init__(self, logger: logging.Logger, bound: Mapping[str, Any]) -> None:
+        self._logger = logger
+        self._bound = bound
+
+    def bind(self, **fields: Any) -> Self:
+        """Return a logger whose events also have these fields."""
+        return type(self)(self._logger, {**self._bound, **fields})
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log an event at level debug."""
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log an event at level info."""
+        if self._logger.isEnabledFor(logging.INFO):
+            self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log an event at level warning."""
+        if self._logger.isEnabledFor(logging.WARNING):
+            self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log an event at level error."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            self._log(logging.ERROR, event, fields)
+
+    def critical(self, event: str, **fields: Any) -> None:
+        """Log an event at level critical."""
+        if self._logger.isEnabledFor(logging.CRITICAL):
+            self._log(logging.CRITICAL, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Log an event at level error, with the traceback of the current exception."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            self._log(logging.ERROR, event, {"exc_info": True} | fields)
+
+    def log(self, level: int, event: str, **fields: Any) -> None:
+        """Log an event at a level."""
+        if self._logger.isEnabledFor(level):
+            self._log(level, event, fields)
+
+    def _log(self, level: int, event: str, fields: dict[str, Any]) -> None:
+        exc_info = fields.pop("exc_info", None)
+        message = Event(self._bound)
+        message.update(fields)
+        message["event"] = event
+        for name, value in _context.get().items():
+            message.setdefault(name, value)
+        self._logger.log(level, message, exc_info=exc_info, stacklevel=_FRAMES)
+
+
 def get_logger(name: str) -> Logger:
-    """Return a structured logger: `log.info("session started", session=internal_id)`."""
-    processors = (filter_by_level, structlog.contextvars.merge_contextvars, _for_logging)
-    logger = structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=processors,
-        wrapper_class=BoundLogger,
-        cache_logger_on_first_use=True,
-    )
-    return cast("Logger", logger)
+    """Return a logger of events."""
+    return Logger(logging.getLogger(name), {})
 
 
-def _for_logging(
-    logger: WrappedLogger, name: str, fields: EventDict
-) -> tuple[tuple[Event], dict[str, Any]]:
-    """Pass an event to `logging` as its message, and `exc_info` in the standard way."""
-    exc_info = fields.pop("exc_info", None)
-    return (Event(fields),), {"exc_info": exc_info, "stacklevel": STRUCTLOG_FRAMES}
+def bind(**fields: Any) -> None:
+    """Add fields to the subsequent events of this context."""
+    _context.set({**_context.get(), **fields})
+
+
+def unbind(*names: str) -> None:
+    """Remove fields from the subsequent events of this context."""
+    now = _context.get()
+    _context.set({name: now[name] for name in now if name not in names})
 
 
 def task_context(*kept: str, **fields: str) -> Context:
     """Return a context for a task that outlives its creator: only the `kept` log fields."""
-    now = get_contextvars()
-    fields = {name: now[name] for name in kept if name in now} | fields
+    now = _context.get()
     own = copy_context()
-    own.run(clear_contextvars)
-    own.run(bind_contextvars, **fields)
+    own.run(_context.set, {name: now[name] for name in kept if name in now} | fields)
     return own
 
 
 def bound(name: str) -> str:
     """Return a log field of the context, empty if unset."""
-    return str(get_contextvars().get(name, ""))
+    return str(_context.get().get(name, ""))

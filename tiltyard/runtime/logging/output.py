@@ -79,24 +79,41 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         self._form = form
         self._journald = journald
+        self._last = (-1, "")  # The last second that was formatted, with its text
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; the record is not changed."""
         event_fields = record.msg if isinstance(record.msg, Event) else {}
         event = event_fields["event"] if event_fields else record.getMessage()
         level = record.levelname.lower()
-        fields = {"level": level, "event": event, **event_fields, "logger": record.name}
+        fields: dict[str, object] = {} if self._journald else {"time": self._time(record.created)}
+        fields |= {"level": level, "event": event, **event_fields, "logger": record.name}
         if left_out := getattr(record, "left_out", 0):
             fields["left_out"] = left_out
-        trace = [record.stack_info or ""]
-        if record.exc_info and record.exc_info[1] is not None:
-            trace += traceback.format_exception(record.exc_info[1])
-        if any(trace):
-            fields[EXCEPTION] = "".join(trace)
-        if self._journald:
-            return f"<{PRIORITIES.get(level, 6)}>{line(fields, self._form)}"
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return line({"time": time.replace("+00:00", "Z"), **fields}, self._form)
+        if record.exc_info or record.stack_info:
+            fields |= _traceback(record)
+        text = line(fields, self._form)
+        return f"<{PRIORITIES.get(level, 6)}>{text}" if self._journald else text
+
+    def _time(self, created: float) -> str:
+        """Format a wall time in UTC with milliseconds."""
+        second = int(created)
+        milliseconds = round((created - second) * 1_000_000) // 1_000
+        if milliseconds == 1_000:
+            second += 1
+            milliseconds = 0
+        known, text = self._last
+        if second != known:
+            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            self._last = second, text
+        return f"{text}.{milliseconds:03}Z"
+
+
+def _traceback(record: logging.LogRecord) -> dict[str, object]:
+    trace = [record.stack_info or ""]
+    if record.exc_info and record.exc_info[1] is not None:
+        trace += traceback.format_exception(record.exc_info[1])
+    return {EXCEPTION: "".join(trace)} if any(trace) else {}
 
 
 class LineWriter(logging.Handler):

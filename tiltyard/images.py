@@ -1,11 +1,13 @@
-"""Validation of registry addresses, `host[:port]`, the same in both programs. Pure."""
+"""Addresses of registries, `host[:port]`, and pulls of images, as both programs see them. Pure."""
 
 import ipaddress
 import re
+from dataclasses import dataclass
 
 LONGEST_HOST = 253  # Characters of a DNS name (RFC 1035)
 
 LONGEST_ADDRESS = LONGEST_HOST + len(":65535")
+LONGEST_REPOSITORY = 255  # Characters of a repository's name at a registry
 
 _LAST_PORT = 65535
 _HUB = "registry-1.docker.io"
@@ -48,3 +50,17 @@ def _is_ipv4(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class PullProgress:
+    """Progress of a pull. `received_bytes` are compressed; `waiting`: queued, not begun.
+
+    `downloading` counts the layers that the registry is sending now.
+    """
+
+    layers: int = 0
+    layers_done: int = 0
+    received_bytes: int = 0
+    waiting: bool = False
+    downloading: int = 0

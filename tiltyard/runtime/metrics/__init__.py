@@ -1,0 +1,1 @@
+"""What both programs measure of themselves."""

@@ -12,17 +12,18 @@ from pathlib import Path
 from agent.artifacts.fetching import Artifacts
 from agent.artifacts.spool_room import SpoolRoom
 from agent.changes.feed import Feed
-from agent.domain.capacity import Capacity
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import Deadlines
-from agent.domain.engine import Engine, EngineInfo
-from agent.domain.ports import PortPool
+from agent.domain.containers.engine import Engine, EngineInfo
+from agent.domain.host.capacity import Capacity
+from agent.domain.host.ports import PortPool
+from agent.domain.sessions.deadlines import Deadlines
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.init.binary import init_program
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.limits.disk_limits import DiskLimits
+from agent.limits.kernel_limits import KeptLimits
 from agent.limits.log_limits import LogLimits
 from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.collector import HostGauges
@@ -31,6 +32,7 @@ from agent.network.conntrack import Conntrack
 from agent.network.firewall import Firewall
 from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.port_probe import PortProbe
+from agent.network.source_translation import Known, SourceTranslation
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
 from agent.reconciliation.adoption import Adoption
@@ -55,10 +57,10 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import resources_to_proto
 from tiltyard.contract import FORMAT, MEBI, NANO, Protocol, Resources
-from tiltyard.runtime import loop_lag
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.errors import errors_counted
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.metrics import loop_lag
 from tiltyard.runtime.systemd import READY, STOPPING, Notifier, Supervision
 from tiltyard.runtime.tasks import run_again
 
@@ -107,6 +109,13 @@ class Daemon:
             measure=lambda: self._records.run(disks.look),
         )
         self.conntrack = Conntrack()
+        self._sources = SourceTranslation(
+            Known(config.public_address, config.bind_address),
+            config.ports(),
+            clock,
+            is_reconciled=lambda: self.sessions.reconciled,
+            notify=self.feed.host_changed,
+        )
         self._tls_ports = TlsPorts(
             config.certificate_files(),
             clock,
@@ -144,7 +153,7 @@ class Daemon:
             stack.enter_context(errors_counted(self.metrics.internal_errors.inc))
             stack.push_async_callback(_bounded, "records", self._records.close)
             stack.push_async_callback(_bounded, "engine", self._engine.close)
-            stack.push_async_callback(_bounded, "conntrack", self.conntrack.close)
+            stack.push_async_callback(_bounded, "kernel", self._close_kernel)
             stack.push_async_callback(_bounded, "usage", self._usage.close)
             stack.push_async_callback(self._tls_ports.stop)  # it never waits
             runtime = await self._make_runtime()
@@ -199,8 +208,10 @@ class Daemon:
         yield "prepared", self.prepared.run
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, self.sessions).run
+        yield "kernel-limits", KeptLimits(runtime, self.sessions).run
         yield "log-limits", self.log_limits.run
         yield "tls-ports", self._tls_ports.run
+        yield "source-translation", self._sources.run
         yield "watchdog", self._notifier.beat
         yield "deadlines", self.sessions.keep_deadlines
         yield "loop-lag", partial(loop_lag.watch, self.metrics.loop_lag.observe)
@@ -210,6 +221,9 @@ class Daemon:
             yield "tls-server", self.tls_server.run
         if self._config.firewall_bridges:
             yield "firewall", self._firewall.run
+
+    async def _close_kernel(self) -> None:
+        await asyncio.gather(self.conntrack.close(), self._sources.finish())
 
     async def _install_init(self) -> Path:
         """Put the init of containers on the disk; while that is full, each pass tries again."""
@@ -233,6 +247,7 @@ class Daemon:
             usage=self._usage,
             init=await self._install_init(),
             forget_flows=self.conntrack.forget,
+            sources=self._sources,
             failpoint=failpoint(self._config.failpoint, STEPS),
         )
 
@@ -303,7 +318,7 @@ class Daemon:
         """Apply the engine's description."""
         self._info = info
         self._reservations.capacity.set_total(self._allocatable())
-        self._reservations.disks.watch(info.data_root)
+        self._reservations.disks.watch(info.data_root, info.image_root)
         for warning in info.warnings:
             log.warning("engine warning", error=warning)
         self.feed.host_changed()
@@ -328,6 +343,7 @@ class Daemon:
             + self._deadlines.warnings
             + (info.warnings if info else ())
             + self.conntrack.warnings
+            + self._sources.warnings
             + self._firewall.warnings
             + self._tls_ports.warnings
             + self.tls_server.warnings
@@ -364,6 +380,7 @@ class Daemon:
             engine_version=info.version if info else "",
             runc_version=info.runc if info else "",
             kernel_version=info.kernel if info else "",
+            platform=info.platform if info else "",
             start_slots=config.start_slots,
             draining=drain.draining,
             drain_revision=drain.revision,

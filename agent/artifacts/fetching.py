@@ -15,7 +15,7 @@ from isal import isal_zlib
 
 from agent.artifacts.spool_room import SpoolRoom
 from agent.artifacts.tar_filter import TarFilter, TarLimits
-from agent.domain.engine import Engine
+from agent.domain.containers.engine import Engine
 from agent.domain.errors import (
     DiskFullError,
     EngineTimeoutError,

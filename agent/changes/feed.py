@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 
 PILE_LARGEST = 2000
 """Twice the live sessions of a host; a watcher with more pending gets a new snapshot."""
@@ -81,8 +81,7 @@ class Feed:
         self.sequence = 0
         self._subscriptions: set[Subscription] = set()
         self._ends: set[Callable[[], None]] = set()
-        self.next_change = asyncio.Event()
-        """Set on the next change; waiters then re-read the state."""
+        self._changed = asyncio.Event()  # Set by changes, cleared by who waits for the next one
 
     @property
     def watchers(self) -> int:
@@ -92,9 +91,14 @@ class Feed:
     def stamp(self) -> int:
         """Count one change."""
         self.sequence += 1
-        self.next_change.set()
-        self.next_change = asyncio.Event()
+        self._changed.set()
         return self.sequence
+
+    async def wait_change(self, since: int) -> None:
+        """Wait for a change with a sequence after `since`."""
+        while self.sequence == since:
+            self._changed.clear()
+            await self._changed.wait()
 
     def session_changed(
         self, session: Session, *, host: bool = True, can_wait: bool = False

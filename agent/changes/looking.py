@@ -28,7 +28,7 @@ async def look_at_changes(
     logged, and the next look follows.
     """
     while True:
-        changed = feed.next_change
+        reached = feed.sequence
         began = clock.monotonic()
         try:
             look()
@@ -38,4 +38,4 @@ async def look_at_changes(
         took = clock.monotonic() - began
         await clock.sleep(rest_after(REST_FACTOR * took, PASS_SECONDS))
         wait = clock.sleep(min(PASS_SECONDS, max(0.0, next_due() - clock.monotonic())))
-        await first_completed(changed.wait(), wait, f"{name}-look")
+        await first_completed(feed.wait_change(reached), wait, f"{name}-look")

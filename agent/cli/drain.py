@@ -9,7 +9,7 @@ import click
 from agent.cli import views
 from agent.cli.options import AS_JSON, SOCKET, asked
 from agent.client.agent_client import is_standby
-from agent.domain.session import LONGEST_TTL_SECONDS
+from agent.domain.sessions.session import LONGEST_TTL_SECONDS
 
 _SPAN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?\Z", re.ASCII)
 

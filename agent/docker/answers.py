@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from agent.docker.dockerd import open_hosts
 from agent.docker.wording import Meaning, parts_of
-from agent.domain.engine import Container, ContainerStatus, InitState
-from agent.domain.session import Process
-from agent.domain.stopping import signal_number
+from agent.domain.containers.engine import Container, ContainerStatus, InitState
+from agent.domain.sessions.session import Process
+from agent.domain.sessions.stopping import signal_number
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER = "0001-01-01"  # Go's zero time
@@ -17,6 +17,12 @@ _RUNNING = frozenset({"running", "paused", "restarting"})
 _LARGEST_PID = 2**31 - 1  # Of pid_t
 _LARGEST_EXIT_CODE = 2**31 - 1  # Of either sign, in the contract
 _MOST_BYTES = 2**60
+_HOME = "HOME="
+_ROOT = ("", "0", "root")  # Users of images that start as root
+
+CONTAINERD_ROOT = "/var/lib/containerd"
+"""Folder of containerd's images by default; the engine does not name it."""
+_CONTAINERD_STORE = "io.containerd.snapshotter.v1"
 
 
 def _number(value: Any, most: int, *, least: int = 0) -> int:
@@ -64,6 +70,8 @@ def container_of(
         error=state["Error"],
         address=address_of(answer),
         stop_signal=_stop_signal(answer["Config"]),
+        home=_home(answer["Config"]),
+        starts_as_root=str(answer["Config"].get("User") or "").partition(":")[0] in _ROOT,
     )
 
 
@@ -89,6 +97,12 @@ def _stop_signal(settings: Mapping[str, Any]) -> str:
     """Return the signal that an image declares; empty if there is none, or no such signal."""
     name = str(settings.get("StopSignal") or "")
     return "" if signal_number(name) is None else name
+
+
+def _home(settings: Mapping[str, Any]) -> str:
+    """Return the HOME that an image sets; empty if none, as the engine takes an empty one."""
+    values = [entry for entry in settings.get("Env") or () if entry.startswith(_HOME)]
+    return str(values[-1]).removeprefix(_HOME) if values else ""
 
 
 def _exit_code(value: Any) -> int:
@@ -120,7 +134,7 @@ def references(images: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def volume_paths(listed: Mapping[str, Any]) -> set[str]:
-    """Where the volumes of a listed container are on the host."""
+    """Return the host paths of the volumes of a listed container."""
     mounts = listed.get("Mounts") or ()
     return {mount["Source"] for mount in mounts if mount.get("Type") == "volume"}
 
@@ -199,3 +213,16 @@ OPEN_LISTENER = Lack(
     "take the tcp:// address out of `hosts` in /etc/docker/daemon.json and of dockerd's `-H`, or "
     'set "tlsverify": true with certificates',
 )
+
+
+def has_containerd_store(info: Mapping[str, Any]) -> bool:
+    """Return whether images are in containerd's store, by `/info`, as usual since Engine 29."""
+    status = dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
+    return status.get("driver-type") == _CONTAINERD_STORE
+
+
+def image_root(info: Mapping[str, Any]) -> str:
+    """The folder of images and of what containers write, by `/info`; empty if it is not named."""
+    if has_containerd_store(info):
+        return CONTAINERD_ROOT
+    return str(info.get("DockerRootDir") or "")

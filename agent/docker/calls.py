@@ -37,6 +37,13 @@ class Timeouts:
     walk: float = 120.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCall(Call):
+    """A call with a timeout. `seconds`: for each of its requests."""
+
+    seconds: float
+
+
 T = TypeVar("T")
 
 
@@ -54,13 +61,11 @@ class EngineCalls:
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._in_progress = TaskOwner[Any](Exception)
 
-    async def run(
-        self, call: Call, seconds: float, work: Callable[[], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Run `work`; EngineTimeoutError after twice `seconds`, which includes queueing."""
+    async def run(self, call: TimedCall, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `work`; EngineTimeoutError after twice its timeout, which includes queueing."""
         held: list[asyncio.Lock | asyncio.Semaphore] = []
         try:
-            async with asyncio.timeout(seconds * _QUEUE_FACTOR):
+            async with asyncio.timeout(call.seconds * _QUEUE_FACTOR):
                 for slot in self._slots(call):
                     await slot.acquire()
                     held.append(slot)

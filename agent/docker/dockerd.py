@@ -1,13 +1,15 @@
 """The Docker daemon's process, settings and limits, as read from the host."""
 
 import contextlib
+import itertools
 import json
-import re
 import socket
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from agent.kernel.processes import resource_limit
 
 MAX_NOFILE = 65536  # Open files of a container, if the daemon can grant them
 
@@ -18,9 +20,9 @@ _CONNECT_SECONDS = 2.0  # A unix socket connects at once, unless the daemon's ba
 _CREDENTIALS = struct.Struct("3i")
 _DAEMON_JSON = "/etc/docker/daemon.json"
 _SHORT_WITH_VALUE = {"H": "host", "G": "group", "l": "log-level", "p": "pidfile", "s": "storage"}
-"""Short options of dockerd with a value; short flags may precede them: `-DH tcp://…`."""
+"""Short options of dockerd with a value."""
+_SHORT_FLAGS = "Dhv"  # They may precede one with a value: `-DH tcp://…`
 _NOT_TCP = ("unix://", "fd://", "npipe://")
-_OPEN_FILES = re.compile(r"^Max open files +\S+ +(\S+)", re.MULTILINE)
 
 
 def daemon_pid(socket_path: str) -> int | None:
@@ -48,12 +50,10 @@ def peer_pid(socket_path: str) -> int | None:
 def grantable_nofile(pid: int) -> int | None:
     """Open files within a daemon's hard limit, at most MAX_NOFILE; None if unreadable."""
     try:
-        found = _OPEN_FILES.search((_PROC / str(pid) / "limits").read_text("ascii"))
-    except OSError:
+        _, hard = resource_limit(pid, "Max open files")
+    except (OSError, ValueError):
         return None
-    if found is None:
-        return None
-    return MAX_NOFILE if found[1] == "unlimited" else min(MAX_NOFILE, int(found[1]))
+    return min(MAX_NOFILE, hard)
 
 
 def daemon_settings(pid: int) -> Mapping[str, Any]:
@@ -79,20 +79,34 @@ def known_settings(pid: int | None) -> Mapping[str, Any]:
 def settings_of(arguments: Sequence[str]) -> dict[str, Any]:
     """Parse a command line: `--name=value`, `--name value`, `--name`, and `-H` as `hosts`."""
     found: dict[str, Any] = {}
-    for argument, following in zip(arguments, [*arguments, ""][1:], strict=True):
+    for argument, following in itertools.pairwise([*arguments, ""]):
         if argument.startswith("--"):
-            bare = "true" if not following or following.startswith("-") else following
-            name, equals, value = argument.removeprefix("--").partition("=")
-            value = value if equals else bare
+            name, value = _long_option(argument, following)
+        elif argument.startswith("-"):
+            name, value = _short_options(argument, following)
         else:
-            letters = argument.removeprefix("-").lstrip("Dhv") if argument[:1] == "-" else ""
-            name = _SHORT_WITH_VALUE.get(letters[:1], "")
-            value = letters[1:].removeprefix("=") or following
+            continue  # The value of the option before it
         if name == "host":
             found.setdefault("hosts", []).append(value)
         elif name:
             found[name] = value
     return found
+
+
+def _long_option(argument: str, following: str) -> tuple[str, str]:
+    """Parse `--name=value`, or `--name` with the argument that follows."""
+    name, equals, value = argument.removeprefix("--").partition("=")
+    if equals:
+        return name, value
+    is_flag = not following or following.startswith("-")
+    return name, "true" if is_flag else following
+
+
+def _short_options(argument: str, following: str) -> tuple[str, str]:
+    """Parse `-DHvalue`, `-H=value` or `-H` with the argument that follows; flags are ignored."""
+    letters = argument.removeprefix("-").lstrip(_SHORT_FLAGS)
+    name = _SHORT_WITH_VALUE.get(letters[:1], "")
+    return name, letters[1:].removeprefix("=") or following
 
 
 def open_hosts(settings: Mapping[str, Any]) -> tuple[str, ...]:

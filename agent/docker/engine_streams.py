@@ -15,14 +15,14 @@ import aiohttp
 from agent.docker.bodies import message_of, translated
 from agent.docker.errors import Call, error_of_answer
 from agent.docker.frames import Demultiplexer, PullSteps, error_in
-from agent.domain.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece
+from agent.domain.containers.engine import LABEL_AGENT, LABEL_SESSION, Credentials, LogPiece
 from agent.domain.errors import (
     EngineError,
     EngineUnavailableError,
     InvalidArgumentError,
     PathNotFoundError,
 )
-from tiltyard.contract import PullProgress
+from tiltyard.images import PullProgress
 
 CONNECT_SECONDS = 5.0  # A unix socket connects at once, unless the daemon's backlog is full
 

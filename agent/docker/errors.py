@@ -1,6 +1,6 @@
 """Convert errors of Docker Engine: by call and status, and only without those by wording. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.docker.wording import Meaning, Parts, find
@@ -57,9 +57,9 @@ def already_so(call: Call, status: int) -> bool:
 
 def error_of_answer(call: Call, status: int, message: str) -> AgentError:
     """Convert an error status of the engine, or an error within a stream."""
-    make = _BY_STATUS.get((call.name, status))
-    if make is not None:
-        return make(call, short(message.strip()))
+    error = _error_of_status(call, status, short(message.strip()))
+    if error is not None:
+        return error
     if status == 404 and call.container:
         return ContainerGoneError(call.container)
     return _error_of_text(call, message.strip() or f"status {status}")
@@ -80,6 +80,8 @@ def timed_out(error: BaseException) -> bool:
     return any(isinstance(cause, TimeoutError) for cause in _causes(error))
 
 
+_ALSO_SAID_OF = "if no disk is full: a limit on keys, inotify watches, cgroups, IPC or mounts"
+
 _ALREADY_SO = frozenset(
     {
         ("kill", 409),
@@ -89,37 +91,31 @@ _ALREADY_SO = frozenset(
     }
 )
 
-_BY_STATUS: Mapping[tuple[str, int], Callable[[Call, str], AgentError]] = {
-    ("inspect-image", 404): lambda call, _: ImageMissingError(call.image),
-    ("create", 404): lambda call, _: ImageMissingError(call.image),
-    ("create", 409): lambda call, _: ContainerExistsError(call.container),
-    ("rename", 409): lambda call, _: ContainerExistsError(call.new_name),
-    ("start", 404): lambda call, cause: PartMissingError(call.name, cause),
-    ("logs", 409): lambda call, _: ContainerGoneError(call.container),  # being removed
-    ("archive", 404): lambda call, _: PathNotFoundError(call.path),
-    ("remove", 409): lambda call, cause: RemovalInProgressError(call.name, cause),
-    ("remove-image", 409): lambda call, cause: ImageInUseError(call.image, cause),
-}
-
-_BY_MEANING: Mapping[Meaning, Callable[[Call, str, Parts], AgentError]] = {
-    Meaning.DISK_FULL: lambda _, cause, __: DiskFullError(STORAGE, cause),
-    Meaning.PORT_TAKEN: lambda _, __, parts: PortTakenError(
-        parts.get("protocol", ""), int(parts["port"])
-    ),
-    Meaning.FIREWALL: lambda call, cause, _: FirewallFailedError(call.name, cause),
-    Meaning.CANNOT_RUN: lambda _, cause, parts: ImageCannotRunError(parts.get("cause") or cause),
-    Meaning.IN_THE_WAY: lambda _, __, parts: ImageCannotRunError(
-        f"it has something of its own at {parts['path']}"
-    ),
-    Meaning.NO_PATH: lambda call, _, __: PathNotFoundError(call.path),
-    Meaning.REGISTRY_REFUSES: lambda call, cause, _: RegistryRefusedError(call.image, cause),
-    Meaning.IMAGE_NOT_FOUND: lambda call, _, __: ImageNotFoundError(call.image),
-    Meaning.REGISTRY_LATE: lambda call, cause, _: RegistryTimeoutError(call.image, cause),
-    Meaning.REGISTRY_FAILS: lambda call, cause, _: RegistryUnavailableError(call.image, cause),
-}
-
 _NEVER_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, BlockingIOError)
 """Connection failures before a request was sent."""
+
+
+def _error_of_status(call: Call, status: int, cause: str) -> AgentError | None:
+    """The error of a call whose status alone says what has failed, else None."""
+    error: AgentError | None = None
+    match call.name, status:
+        case "inspect-image" | "create", 404:
+            error = ImageMissingError(call.image)
+        case "create", 409:
+            error = ContainerExistsError(call.container)
+        case "rename", 409:
+            error = ContainerExistsError(call.new_name)
+        case "start", 404:
+            error = PartMissingError(call.name, cause)
+        case "logs", 409:  # It is being removed
+            error = ContainerGoneError(call.container)
+        case "archive", 404:
+            error = PathNotFoundError(call.path)
+        case "remove", 409:
+            error = RemovalInProgressError(call.name, cause)
+        case "remove-image", 409:
+            error = ImageInUseError(call.image, cause)
+    return error
 
 
 def _error_of_text(call: Call, text: str) -> AgentError:
@@ -127,7 +123,45 @@ def _error_of_text(call: Call, text: str) -> AgentError:
     if found is None:
         return EngineError(call.name, short(text))
     meaning, parts = found
-    return _BY_MEANING[meaning](call, short(text), parts)
+    return _error_of_meaning(call, meaning, short(text), parts)
+
+
+def _error_of_meaning(call: Call, meaning: Meaning, cause: str, parts: Parts) -> AgentError:
+    """The error of a call that failed with a text of this meaning."""
+    match meaning:
+        case Meaning.DISK_FULL:
+            error: AgentError = DiskFullError(STORAGE, cause)
+        case Meaning.NO_SPACE:
+            error = EngineError(call.name, f"{cause} ({_ALSO_SAID_OF})")
+        case Meaning.PORT_TAKEN:
+            error = PortTakenError(parts.get("protocol", ""), int(parts["port"]))
+        case Meaning.FIREWALL:
+            error = FirewallFailedError(call.name, cause)
+        case Meaning.CANNOT_RUN:
+            error = ImageCannotRunError(parts.get("cause") or cause)
+        case Meaning.IN_THE_WAY:
+            error = ImageCannotRunError(f"it has something of its own at {parts['path']}")
+        case Meaning.NO_PATH:
+            error = PathNotFoundError(call.path)
+        case _:
+            error = _error_of_registry(call, meaning, cause)
+    return error
+
+
+def _error_of_registry(call: Call, meaning: Meaning, cause: str) -> AgentError:
+    """The error of a pull that its registry has failed."""
+    match meaning:
+        case Meaning.REGISTRY_REFUSES:
+            error: AgentError = RegistryRefusedError(call.image, cause)
+        case Meaning.IMAGE_NOT_FOUND:
+            error = ImageNotFoundError(call.image)
+        case Meaning.REGISTRY_LATE:
+            error = RegistryTimeoutError(call.image, cause)
+        case Meaning.REGISTRY_FAILS:
+            error = RegistryUnavailableError(call.image, cause)
+        case _:
+            error = EngineError(call.name, cause)
+    return error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

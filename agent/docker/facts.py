@@ -1,4 +1,4 @@
-"""What an engine is and offers, which is found out before the first call."""
+"""Facts about an engine that its calls need; they are read before the first call."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from agent.docker.answers import has_containerd_store
 from agent.docker.dockerd import daemon_pid, grantable_nofile, known_settings
 from agent.domain.errors import EngineError
 
@@ -27,7 +28,7 @@ Ask = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class DaemonFacts:
-    """What the host knows of an engine's daemon; `settings` are empty if unreadable."""
+    """The daemon of an engine, as its host shows it; `settings` are empty if unreadable."""
 
     nofile: int | None
     settings: Mapping[str, Any]
@@ -45,6 +46,7 @@ class EngineFacts:
     runc: str
     daemon: DaemonFacts
     has_layer_quota: bool
+    platform: str = ""
 
 
 def daemon_facts(socket_path: str) -> DaemonFacts:
@@ -60,7 +62,7 @@ def daemon_facts(socket_path: str) -> DaemonFacts:
 
 def api_of(version: Mapping[str, Any]) -> str:
     """The API version to use, by a `/version` answer; EngineError if the engine is too old."""
-    spoken: str = version["ApiVersion"]
+    spoken = str(version["ApiVersion"])
     if _number(spoken) < _number(MIN_API):
         raise EngineError("info", f"the engine has API {spoken}, and {MIN_API} is needed")
     return min(spoken, _MAX_API, key=_number)
@@ -78,6 +80,7 @@ async def engine_facts(
         runc=component(version, "runc"),
         daemon=daemon,
         has_layer_quota=has_layer_quota(info, daemon.mounts),
+        platform=platform_of(version),
     )
 
 
@@ -87,11 +90,21 @@ def component(version: Mapping[str, Any], name: str) -> str:
     return str(parts.get(name, ""))
 
 
+def platform_of(version: Mapping[str, Any]) -> str:
+    """The platform whose images an engine runs, by a `/version` answer; empty if not named."""
+    system = str(version.get("Os") or "")
+    architecture = str(version.get("Arch") or "")
+    return f"{system}/{architecture}" if system and architecture else ""
+
+
 def has_layer_quota(info: Mapping[str, Any], mountinfo: str) -> bool:
     """Return whether `--storage-opt size` works, by `/info` and the text of /proc/self/mountinfo.
 
-    btrfs always supports it; overlay2 requires XFS with project quotas under the data root.
+    btrfs always supports it; overlay2 requires XFS with project quotas under the data root. The
+    store of containerd does not, whatever its driver.
     """
+    if has_containerd_store(info):
+        return False
     driver = info.get("Driver")
     if driver != "overlay2":
         return driver == "btrfs"

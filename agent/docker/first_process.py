@@ -8,17 +8,23 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 
 from agent.docker.errors import short
-from agent.domain.engine import InitState, ReportedEnd, Start
+from agent.domain.containers.engine import EngineLoad, InitState, ReportedEnd, Start
 from agent.domain.errors import AgentError, EngineError, HandOverFailedError, ImageCannotRunError
-from agent.domain.session import Process
-from agent.domain.stopping import Member
-from agent.init.channel import ReportReader, opened_reports, send
+from agent.domain.sessions.session import Process
+from agent.domain.sessions.stopping import Member
+from agent.init.channel import KeptReports, ReportReader, opened_reports, send
 from agent.init.messages import Cause, Ended, Executed, HandOverError, Refused, encode
-from agent.kernel.processes import live_process, members_of, name_of
+from agent.kernel.processes import (
+    cpu_seconds,
+    live_process,
+    members_of,
+    name_of,
+    parent_of,
+)
 
 BEGIN_SECONDS = 10.0  # An init that takes longer to wait is broken
 SEND_SECONDS = 5.0  # A hand-over of 2 MiB takes 0.1 s on a busy host
@@ -35,12 +41,9 @@ _STATES = {
 }
 _RUNTIME = "runc:["  # How the name of the process begins that becomes the init
 
-State = Callable[[Process], Awaitable[InitState | None]]
-"""`init_state` off the event loop."""
-
 
 def init_state(process: Process) -> InitState | None:
-    """What a first process does; None if it has ended. Reads /proc."""
+    """Return the state of a first process; None if it has ended."""
     name = name_of(process)
     if name is None:
         return None
@@ -50,7 +53,7 @@ def init_state(process: Process) -> InitState | None:
 
 
 def first_process(pid: int) -> tuple[Process | None, InitState]:
-    """The first process of a container and its state; None if it has ended. Reads /proc."""
+    """The first process of a container and its state; None if it has ended."""
     process = live_process(pid)
     state = None if process is None else init_state(process)
     return (None, InitState.UNKNOWN) if state is None else (process, state)
@@ -69,6 +72,15 @@ def members_of_program(first: Process) -> list[Member]:
     return members
 
 
+def load_of(daemon: int | None, processes: Sequence[Process]) -> EngineLoad:
+    """Read the processor time of a daemon and of shims. Blocks."""
+    total = None if daemon is None else cpu_seconds(daemon)
+    shims = {process: parent_of(process) for process in processes}
+    found = {process: cpu_seconds(shim) for process, shim in shims.items() if shim is not None}
+    relays = {process: seconds for process, seconds in found.items() if seconds is not None}
+    return EngineLoad(total, relays)
+
+
 @contextlib.contextmanager
 def reports_of(channel: Path) -> Iterator[ReportReader]:
     """Open the reports of an init that is about to be started. Raises EngineError."""
@@ -80,14 +92,14 @@ def reports_of(channel: Path) -> Iterator[ReportReader]:
         yield reports
 
 
-async def until_begun(process: Process, reports: ReportReader, state: State) -> InitState | None:
+async def until_begun(process: Process, reports: ReportReader) -> InitState | None:
     """Wait until an init waits, or does something else; None if it has ended.
 
     Raises EngineError if it does neither within BEGIN_SECONDS.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + BEGIN_SECONDS
-    while (found := await state(process)) is InitState.BEGINNING:
+    while (found := init_state(process)) is InitState.BEGINNING:
         if loop.time() > give_up:
             raise EngineError("start", f"its init does not wait after {BEGIN_SECONDS:g} s")
         await reports.wait(STEP_SECONDS)
@@ -95,7 +107,7 @@ async def until_begun(process: Process, reports: ReportReader, state: State) -> 
     return found
 
 
-async def hand_over(process: Process | None, channel: Path, start: Start, state: State) -> None:
+async def hand_over(process: Process | None, channel: Path, start: Start) -> None:
     """Make an init that waits execute a program; returns after EXECUTED_SECONDS without an answer.
 
     Raises:
@@ -107,27 +119,36 @@ async def hand_over(process: Process | None, channel: Path, start: Start, state:
     try:
         message = encode(start.program, start.env, in_place=start.in_place)
         with opened_reports(channel) as reports:
-            if await state(process) is not InitState.WAITING:
+            if init_state(process) is not InitState.WAITING:
                 raise _failed("it does not wait")
             reports.all_reports()  # they are of what it did before
             has_read = await _sent(channel, message)
-            await _until_executed(process, reports, start, state)
+            await _until_executed(process, reports, start)
     except (HandOverError, OSError) as error:
         raise _failed(str(error)) from error
     if not has_read:
         raise _failed("it did not read all of it")
 
 
-async def reported_end(channel: Path, end: Awaitable[None]) -> ReportedEnd | None:
-    """Wait for the end of an init; return what it reported of its program meanwhile."""
+async def reported_end(
+    channel: Path, end: Awaitable[None], kept: KeptReports
+) -> ReportedEnd | None:
+    """Wait for the end of an init; return what it has reported of its program.
+
+    `kept`: has its reports since the hand-over, if that was lately.
+    """
     with contextlib.ExitStack() as stack:
         reports = None
         with contextlib.suppress(OSError):  # it says nothing, then
             reports = stack.enter_context(opened_reports(channel))
+        kept.release(channel)
         await end
         found = [] if reports is None else reports.all_reports()
     ends = [report for report in found if isinstance(report, Ended)]
-    return ReportedEnd(ends[-1].status, ends[-1].time_ns / 1e9) if ends else None
+    if not ends:
+        return None
+    last = ends[-1]
+    return ReportedEnd(last.status, last.time_ns / 1e9, last.limits_met)
 
 
 async def _sent(channel: Path, message: bytes) -> bool:
@@ -141,16 +162,14 @@ async def _sent(channel: Path, message: bytes) -> bool:
     return True
 
 
-async def _until_executed(
-    process: Process, reports: ReportReader, start: Start, state: State
-) -> None:
+async def _until_executed(process: Process, reports: ReportReader, start: Start) -> None:
     loop = asyncio.get_running_loop()
     give_up = loop.time() + EXECUTED_SECONDS
     while loop.time() < give_up:
         await reports.wait(STEP_SECONDS)
         if _says_executed(reports, start):
             return
-        found = await state(process)
+        found = init_state(process)
         if found is InitState.RUNNING or (start.in_place and found is InitState.UNKNOWN):
             return
         if found is None:  # it may have reported since

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from agent.domain.engine import LONGEST_PIECE_BYTES, LogPiece
-from tiltyard.contract import PullProgress
+from agent.domain.containers.engine import LONGEST_PIECE_BYTES, LogPiece
+from tiltyard.images import PullProgress
 
 _HEADER = struct.Struct(">II")
 _KINDS = {kind << 24: kind for kind in range(4)}  # Kinds of frames by the first half of the header

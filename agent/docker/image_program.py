@@ -1,4 +1,4 @@
-"""What a container of an image executes, and which images are refused. Pure."""
+"""The program that a container of an image executes, and which images are refused. Pure."""
 
 import json
 import posixpath

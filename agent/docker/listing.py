@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.docker.answers import container_of_listing, name_in, status_of
 from agent.docker.first_process import init_state
-from agent.domain.engine import Container, ContainerStatus
+from agent.domain.containers.engine import Container, ContainerStatus
 from agent.domain.errors import ContainerGoneError, EngineError, EngineTimeoutError
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import Threads

@@ -18,9 +18,10 @@ Parts = Mapping[str, str]
 
 
 class Meaning(Enum):
-    """What a text means."""
+    """Meanings of the texts."""
 
     DISK_FULL = auto()
+    NO_SPACE = auto()  # Of what, the text does not say
     PORT_TAKEN = auto()
     FIREWALL = auto()
     CANNOT_RUN = auto()
@@ -44,7 +45,7 @@ class Wording(NamedTuple):
 
 
 def find(call: str, text: str) -> tuple[Meaning, Parts] | None:
-    """What the error of a call means, and its parts, by the first row; None if unknown."""
+    """Return the meaning of a call's error, and its parts, by the first row; None if unknown."""
     for row in TABLE:
         if row.where in {"", call} and (match := row.pattern.search(text)):
             return row.meaning, match.groupdict("")
@@ -61,8 +62,18 @@ def _row(meaning: Meaning, where: str, pattern: str, *engines: str) -> Wording:
     return Wording(meaning, where, engines or _ALL, re.compile(pattern, re.IGNORECASE))
 
 
+_NO_SPACE = "no space left on device|disk quota exceeded"
+"""ENOSPC and EDQUOT: said of disks, but also of keys, inotify, cgroups, IPC and mounts."""
+
+_WRITES = (
+    "close|copy|copy_file_range|create|fallocate|fsync|link|lsetxattr|mkdir|mkdirat|mknod|open|"
+    "openat|pwrite|rename|symlink|sync|truncate|write"
+)
+_ON_DISK = r"(?!/dev/|/proc/|/sys/)/"
+
 TABLE = (
-    _row(Meaning.DISK_FULL, "", "no space left on device|disk quota exceeded"),
+    _row(Meaning.DISK_FULL, "", rf"\b(?:{_WRITES}) {_ON_DISK}[^:]*: (?:{_NO_SPACE})"),
+    _row(Meaning.NO_SPACE, "", _NO_SPACE),
     _row(
         Meaning.PORT_TAKEN,
         "start",

@@ -11,11 +11,13 @@ from agent.doctor.facts import (
     FileFacts,
     Finding,
     ProcessFacts,
+    SourceFacts,
     bad,
     ok,
     warn,
 )
 from agent.network.tls_certificate import WARNED_DAYS
+from agent.settings.policy import Policy
 
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_NET_ADMIN": 12}  # Capabilities and their bits
 _ENOUGH_FILES = 8192
@@ -110,11 +112,12 @@ def init(problem: str | None) -> Finding:
     return ok("init", "the first process of containers can be executed")
 
 
-def policy(path: Path | None, problem: str) -> Finding:
+def policy(path: Path | None, found: Policy | str) -> Finding:
     """The policy must be valid."""
-    if problem:
-        return bad("policy", problem, "fix it, and try `tiltyard-agent config check`")
-    return ok("policy", str(path or "none: everything but the host's network is allowed"))
+    if isinstance(found, str):
+        return bad("policy", found, "fix it, and try `tiltyard-agent config check`")
+    nothing = "none: everything but the host's network and capabilities is allowed"
+    return ok("policy", str(path or nothing))
 
 
 def identity(listen: str, identity: CertificateFacts | None) -> Finding:
@@ -156,6 +159,16 @@ def firewall(problems: Sequence[str] | None) -> Finding:
     if not problems:
         return ok("firewall", "the rules are in place")
     return bad("firewall", "; ".join(problems), "run `tiltyard-agent firewall apply`")
+
+
+def source_address(source: SourceFacts) -> Finding:
+    """What a game sends first must come from the address that its players know."""
+    if source.problem:
+        hint = "use a kernel with nftables: the modules nf_tables, nft_nat, nft_masq"
+        return warn("source-address", f"cannot use nftables: {source.problem}", hint)
+    if not source.address:
+        return ok("source-address", "the interface's: none has public_address")
+    return ok("source-address", source.address)
 
 
 def mode_of(file: FileFacts) -> str:

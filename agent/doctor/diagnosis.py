@@ -5,7 +5,17 @@ from functools import partial
 from typing import TypeVar
 
 from agent.doctor import agent_checks, engine_checks, host_checks
-from agent.doctor.facts import AgentFacts, EngineFacts, Facts, Finding, Unknown, bad, warn
+from agent.doctor.facts import (
+    AgentFacts,
+    EngineFacts,
+    Facts,
+    Finding,
+    KernelFacts,
+    Unknown,
+    bad,
+    warn,
+)
+from agent.settings.policy import Policy
 
 T = TypeVar("T")
 
@@ -16,7 +26,6 @@ _OF_ENGINE = (
     engine_checks.runc,
     engine_checks.live_restore,
     engine_checks.icc,
-    engine_checks.userns_remap,
     engine_checks.seccomp,
     engine_checks.apparmor,
     engine_checks.cgroups,
@@ -35,10 +44,15 @@ def _engine(facts: Facts) -> Iterator[Finding]:
     else:
         for check in _OF_ENGINE:
             yield check(facts.engine)
+        policy = facts.policy if isinstance(facts.policy, Policy) else Policy()
+        yield engine_checks.userns_remap(facts.engine, policy.capabilities)
         yield engine_checks.docker_tcp(facts.engine, facts.dockerd)
         if facts.engine_disk is not None:
             disk = partial(host_checks.disk, "docker-disk", hint=_DOCKER_DISK)
             yield _evaluate("docker-disk", facts.engine_disk, disk)
+        if facts.image_disk is not None:
+            disk = partial(host_checks.disk, "image-disk", hint=_DOCKER_DISK)
+            yield _evaluate("image-disk", facts.image_disk, disk)
     if isinstance(facts.dockerd, Unknown):
         yield _unknown("dockerd", facts.dockerd)
     else:
@@ -62,9 +76,25 @@ def _host(facts: Facts) -> Iterator[Finding]:
         ports = facts.config.ports()
         yield host_checks.port_range(facts.kernel, ports)
         yield host_checks.ports_in_use(facts.kernel, ports, ours)
-        yield host_checks.conntrack(facts.kernel)
+        yield host_checks.conntrack(facts.kernel, facts.config.max_sessions)
+        yield _capacities(facts, facts.kernel)
+        if isinstance(facts.engine, EngineFacts):
+            yield host_checks.mtu(facts.engine.bridge_mtu, facts.kernel)
         yield host_checks.clock(facts.kernel)
+    if facts.user_counts is not None:
+        yield _evaluate("user-counts", facts.user_counts, host_checks.user_counts)
     yield _evaluate("firewall", facts.firewall, agent_checks.firewall)
+    yield _evaluate("source-address", facts.source, agent_checks.source_address)
+
+
+def _capacities(facts: Facts, kernel: KernelFacts) -> Finding:
+    dockerd = facts.dockerd
+    return host_checks.capacities(
+        kernel,
+        facts.config.max_sessions,
+        is_remapped=isinstance(facts.engine, EngineFacts) and engine_checks.remaps(facts.engine),
+        pending_signals=None if isinstance(dockerd, Unknown) else dockerd.pending_signals,
+    )
 
 
 def _agent(facts: Facts) -> Iterator[Finding]:

@@ -1,10 +1,12 @@
 """Checks of Docker Engine. Pure."""
 
 import re
+from collections.abc import Collection
 
 from agent.docker.answers import ICC, NO_SECCOMP, OPEN_LISTENER, WANTED, open_listeners
 from agent.docker.dockerd import MAX_NOFILE
 from agent.doctor.facts import DockerdFacts, EngineFacts, Finding, Unknown, bad, ok, warn
+from tiltyard.contract import Capability
 
 _RESTART = "and restart Docker Engine once live-restore is on"
 _RUNC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-rc\.?(\d+))?(.*)")
@@ -18,6 +20,9 @@ _ESCAPES = {
     ),
 }
 """Container escapes, and the first fixed runc of each release line."""
+_OLDEST_MAINTAINED = (1, 4)
+"""The release line of runc that upstream maintains the longest from November 2026 on. Its policy:
+two releases a year, in April and October; a line gets fixes until the second one after its own."""
 
 
 def docker(engine: EngineFacts) -> Finding:
@@ -36,6 +41,10 @@ def runc(engine: EngineFacts) -> Finding:
     *numbers, candidate, rest = found.groups()
     version = (*map(int, numbers), int(candidate) if candidate else _FINAL)
     open_ways = [names for names, fixed in _ESCAPES.items() if not _has_fix(version, fixed)]
+    if not open_ways and not rest and version[:2] < _OLDEST_MAINTAINED:
+        oldest = ".".join(map(str, _OLDEST_MAINTAINED))
+        text = f"{engine.runc}, which gets no more fixes from upstream"
+        return warn("runc", text, f"upgrade runc to {oldest} or later")
     if not open_ways:
         return ok("runc", engine.runc)
     text = f"{engine.runc}, which upstream has {', '.join(open_ways)}"
@@ -68,13 +77,23 @@ def userland_proxy(dockerd: DockerdFacts) -> Finding:
     return warn("userland-proxy", "on", hint)
 
 
-def userns_remap(engine: EngineFacts) -> Finding:
-    """Root in a container should be unprivileged outside of it."""
-    options = _security(engine)
-    if "userns" in options or "rootless" in options:
+def userns_remap(engine: EngineFacts, capabilities: Collection[Capability]) -> Finding:
+    """Root in a container should be unprivileged outside of it.
+
+    All the more where the host's policy allows sessions to have `capabilities`.
+    """
+    if remaps(engine):
         return ok("userns-remap", "on")
     hint = 'drain the host, set "userns-remap": "default" in /etc/docker/daemon.json, and restart'
-    return warn("userns-remap", "off", f"{hint} Docker Engine; images are pulled again")
+    found = "off"
+    if capabilities:
+        found = f"off, and sessions may have {', '.join(sorted(capabilities))} as root of the host"
+    return warn("userns-remap", found, f"{hint} Docker Engine; images are pulled again")
+
+
+def remaps(engine: EngineFacts) -> bool:
+    """Return whether the users of containers are others outside of them."""
+    return not {"userns", "rootless"}.isdisjoint(_security(engine))
 
 
 def seccomp(engine: EngineFacts) -> Finding:

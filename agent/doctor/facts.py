@@ -2,11 +2,13 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.domain.host.kernel_needs import KernelNeed
 from agent.settings.model import AgentConfig
+from agent.settings.policy import Policy
 from tiltyard.contract import Protocol
 
 HostPort = tuple[Protocol, int]
@@ -32,27 +34,33 @@ class FileFacts:
 class EngineFacts:
     """Facts from the Engine API; `info` is the response of GET /info.
 
-    `kept_apart`: icc is off on the default bridge. `published`: host ports of agents' containers.
+    `kept_apart`: icc is off on the default bridge; `bridge_mtu`: the bytes of its largest packet.
+    `published`: host ports of agents' containers. `image_root` has the images; it is `data_root`
+    unless they are in the store of containerd.
     """
 
     api: str
     runc: str
     info: Mapping[str, Any]
     data_root: Path
+    image_root: Path
     kept_apart: bool
     published: frozenset[HostPort]
+    bridge_mtu: int
 
 
 @dataclass(frozen=True, slots=True)
 class DockerdFacts:
     """The daemon's process, with settings of daemon.json and its command line.
 
-    `nofile`: highest limit for a container; `network`: network namespace. None without permission.
+    `nofile`: highest limit for a container; `network`: network namespace; `pending_signals`: its
+    limit, which containers inherit. None without permission.
     """
 
     settings: Mapping[str, Any]
     nofile: int | None
     network: str | None
+    pending_signals: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,11 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """Kernel settings and tables; `flows`: connection tracking entries."""
+    """Kernel settings and tables; `flows`: connection tracking entries.
+
+    `settings`: those of `NEEDS` that exist in this network namespace. `route_mtu`: the smallest of
+    the devices with a default route; None if there is none.
+    """
 
     local_ports: tuple[int, int]
     reserved_ports: frozenset[int]
@@ -77,6 +89,23 @@ class KernelFacts:
     flows: int | None
     max_flows: int | None
     clock_synchronised: bool
+    settings: Mapping[str, int]
+    route_mtu: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserCount:
+    """How much of `limit` the programs of a user, in all sessions and outside, have in use.
+
+    `session`, by its internal id, holds most of it: `held`; empty where that cannot be found out.
+    """
+
+    user: int
+    need: KernelNeed
+    used: int
+    limit: int
+    session: str = ""
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +122,8 @@ class ProcessFacts:
 class AgentFacts:
     """Facts from a running agent; `process` is None without permission.
 
-    `prepared` containers wait for starts; `unprepared` has the causes why others do not.
+    `first_processes`: ids of processes by the internal id of their session. `prepared` containers
+    wait for starts; `unprepared` has the causes why others do not.
     """
 
     version: str
@@ -101,6 +131,7 @@ class AgentFacts:
     warnings: tuple[str, ...]
     held_ports: frozenset[HostPort]
     process: ProcessFacts | None
+    first_processes: Mapping[str, int] = field(default_factory=dict)
     prepared: int = 0
     unprepared: tuple[str, ...] = ()
 
@@ -116,10 +147,19 @@ class CertificateFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """All facts. A missing file is None, as is the engine's disk if unknown.
+class SourceFacts:
+    """The address from which sessions send, "" if the kernel selects it; `problem` of nftables."""
 
-    `policy`, `state_format`, `init` and `firewall` are problems; `firewall` is None if disabled.
+    address: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All facts. A missing file is None, as are the engine's disk and users' counts if unknown.
+
+    `state_format`, `init` and `firewall` are problems, as is the text of an invalid `policy`;
+    `firewall` is None if disabled.
     `init`: of the first process of containers, None if the agent has not put it in place yet.
     """
 
@@ -128,17 +168,20 @@ class Facts:
     engine: EngineFacts | Unknown
     dockerd: DockerdFacts | Unknown
     engine_disk: DiskFacts | Unknown | None
+    image_disk: DiskFacts | Unknown | None
     kernel: KernelFacts | Unknown
+    user_counts: tuple[UserCount, ...] | Unknown | None
     state_dir: FileFacts | Unknown | None
     state_format: str | Unknown
     state_disk: DiskFacts | Unknown
     init: str | Unknown | None
     agent_socket: FileFacts | Unknown | None
     agent: AgentFacts | Unknown
-    policy: str | Unknown
+    policy: Policy | str | Unknown
     identity: CertificateFacts | Unknown | None
     tls: CertificateFacts | Unknown | None
     firewall: tuple[str, ...] | Unknown | None
+    source: SourceFacts | Unknown
 
 
 class Level(enum.Enum):

@@ -1,9 +1,21 @@
 """Checks of the host: disks, ports, kernel tables, clock, permissions. Pure."""
 
 import stat
+from collections.abc import Iterable
 
 from agent.doctor.agent_checks import mode_of
-from agent.doctor.facts import DiskFacts, FileFacts, Finding, HostPort, KernelFacts, bad, ok, warn
+from agent.doctor.facts import (
+    DiskFacts,
+    FileFacts,
+    Finding,
+    HostPort,
+    KernelFacts,
+    UserCount,
+    bad,
+    ok,
+    warn,
+)
+from agent.domain.host.kernel_needs import CONNTRACK, NEEDS, PENDING_SIGNALS
 from tiltyard.runtime.tables import size
 
 FEW_PORTS = 5  # Ports listed in a finding
@@ -14,8 +26,8 @@ _NO_ROOM = 0.03
 _ENOUGH_BYTES = 20 * 2**30  # Sufficient on disks of any size
 _BUSY_TABLE = 0.70
 _FULL_TABLE = 0.90
-_SMALL_TABLE = 65_536
-"""Each player has an entry per port of the session, until minutes after leaving."""
+_BUSY_COUNT = 0.80
+_SYSCTL_D = "/etc/sysctl.d/"
 
 
 def is_world_accessible(socket: FileFacts) -> bool:
@@ -81,7 +93,7 @@ def port_range(kernel: KernelFacts, ports: tuple[int, int]) -> Finding:
     return warn(
         "port-range",
         f"{loose} ports of {first}-{last} are also those of outgoing connections, {low}-{high}",
-        f"add {first}-{last} to net.ipv4.ip_local_reserved_ports in /etc/sysctl.d/",
+        f"add {first}-{last} to net.ipv4.ip_local_reserved_ports in {_SYSCTL_D}",
     )
 
 
@@ -103,18 +115,70 @@ def ports_in_use(
     return warn("ports-in-use", f"other processes use {shown}{more}", hint)
 
 
-def conntrack(kernel: KernelFacts) -> Finding:
-    """The connection tracking table needs free entries."""
+def conntrack(kernel: KernelFacts, sessions: int) -> Finding:
+    """The connection tracking table needs free entries, and room for all sessions of the host."""
     if kernel.flows is None or not kernel.max_flows:
         return ok("conntrack", "connection tracking is not active yet")
     share = kernel.flows / kernel.max_flows
     text = f"{kernel.flows} of {kernel.max_flows} entries ({share:.0%})"
-    hint = "raise net.netfilter.nf_conntrack_max in /etc/sysctl.d/, to 262144 or more"
+    hint = f"raise net.netfilter.nf_conntrack_max in {_SYSCTL_D}, to 262144 or more"
     if share >= _FULL_TABLE:
         return bad("conntrack", text, hint)
-    if share >= _BUSY_TABLE or kernel.max_flows < _SMALL_TABLE:
+    if share >= _BUSY_TABLE or kernel.max_flows < CONNTRACK.least(sessions):
         return warn("conntrack", text, hint)
     return ok("conntrack", text)
+
+
+def capacities(
+    kernel: KernelFacts, sessions: int, *, is_remapped: bool, pending_signals: int | None
+) -> Finding:
+    """Check that limits of the kernel which containers share suffice for `sessions` sessions.
+
+    `pending_signals`: the limit of the engine's process; None if unknown.
+    """
+    found = dict(kernel.settings)
+    if pending_signals is not None:
+        found[PENDING_SIGNALS.setting] = pending_signals
+    scarce = [
+        need
+        for need in (*NEEDS, PENDING_SIGNALS)
+        if found.get(need.setting, need.least(sessions)) < need.least(sessions)
+        and (is_remapped or not need.is_remapped)
+    ]
+    if not scarce:
+        return ok("capacities", f"the kernel's settings suffice for {sessions} sessions")
+    texts = [
+        f"{need.setting} = {found[need.setting]} suffices for {need.sessions(found[need.setting])}"
+        f" of {sessions} sessions, beyond which {need.lack}"
+        for need in scarce
+    ]
+    wanted = ", ".join(f"{need.setting} = {need.least(sessions)}" for need in scarce)
+    return warn("capacities", "; ".join(texts), f"lower `max_sessions`, or set {wanted}")
+
+
+def user_counts(counts: Iterable[UserCount]) -> Finding:
+    """What the kernel counts for a user must not be used up: all accounts share it."""
+    scarce = [count for count in counts if count.used >= _BUSY_COUNT * count.limit]
+    if not scarce:
+        text = f"no user has {_BUSY_COUNT:.0%} of what the kernel allows it for all sessions"
+        return ok("user-counts", text)
+    lacks = "; ".join(
+        f"user {count.user} has {count.used} of {count.limit} by {count.need.setting}"
+        + (f", {count.held} of them in session {count.session}" if count.held else "")
+        + f"; when they are used up, {count.need.lack}"
+        for count in scarce
+    )
+    settings = ", ".join(dict.fromkeys(count.need.setting for count in scarce))
+    return warn("user-counts", lacks, f"stop a session that holds too many, or raise {settings}")
+
+
+def mtu(bridge: int, kernel: KernelFacts) -> Finding:
+    """The bridge of containers must not allow larger packets than the way to players."""
+    if kernel.route_mtu is None or bridge <= kernel.route_mtu:
+        return ok("mtu", f"{bridge} bytes on the engine's bridge")
+    found = f"{bridge} bytes on the engine's bridge, {kernel.route_mtu} on the way to players"
+    hint = f'set "mtu": {kernel.route_mtu} in /etc/docker/daemon.json'
+    return warn("mtu", found, f"{hint}, drain the host, and restart Docker Engine")
 
 
 def clock(kernel: KernelFacts) -> Finding:

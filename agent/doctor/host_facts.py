@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -18,13 +17,16 @@ from agent.doctor.facts import (
     KernelFacts,
     ProcessFacts,
 )
+from agent.domain.host.kernel_needs import NEEDS
 from agent.init.binary import NoInitError, init_program
+from agent.kernel.processes import resource_limit
 from agent.state.init_programs import installed
 from tiltyard.contract import Protocol
 from tiltyard.runtime.kernel_clock import kernel_is_synchronised
 
 _PROC = Path("/proc")
 _SYSCTL = _PROC / "sys"
+_DEVICES = Path("/sys/class/net")
 _TABLES = (
     ("tcp", Protocol.TCP, "0A"),
     ("tcp6", Protocol.TCP, "0A"),
@@ -33,7 +35,6 @@ _TABLES = (
 )
 """Tables of /proc/net, with the state of sockets that own their port; "" is any."""
 _CHECK_SECONDS = 5.0  # Timeout of a program that does nothing
-_SOFT_NOFILE = re.compile(r"^Max open files +(\S+)", re.MULTILINE)
 
 
 def kernel_facts() -> KernelFacts:
@@ -47,6 +48,8 @@ def kernel_facts() -> KernelFacts:
         flows=_number("net/netfilter/nf_conntrack_count"),
         max_flows=_number("net/netfilter/nf_conntrack_max"),
         clock_synchronised=kernel_is_synchronised(),
+        settings=dict(_settings()),
+        route_mtu=min(_route_mtus(), default=None),
     )
 
 
@@ -115,13 +118,11 @@ def process_facts(pid: int) -> ProcessFacts:
     status = dict(
         line.split(":", 1) for line in (folder / "status").read_text(errors="replace").splitlines()
     )
-    nofile = _SOFT_NOFILE.search((folder / "limits").read_text("ascii"))
-    if nofile is None:
-        raise ValueError(f"{folder}/limits does not name open files")
+    nofile, _ = resource_limit(pid, "Max open files")
     return ProcessFacts(
         uid=int(status["Uid"].split()[1]),
         capabilities=int(status["CapEff"], 16),
-        nofile=int(nofile[1]),
+        nofile=nofile,
         network=_network_of(pid),
     )
 
@@ -131,7 +132,9 @@ def dockerd_facts(socket_path: Path) -> DockerdFacts:
     pid = daemon_pid(str(socket_path))
     if pid is None:
         raise ValueError("the process behind the socket is not dockerd, or not visible")
-    return DockerdFacts(daemon_settings(pid), grantable_nofile(pid), _network_of(pid))
+    return DockerdFacts(
+        daemon_settings(pid), grantable_nofile(pid), _network_of(pid), _pending_signals(pid)
+    )
 
 
 def port_list(text: str) -> Iterator[int]:
@@ -150,6 +153,29 @@ def _number(sysctl: str) -> int | None:
         return int(_words(sysctl)[0])
     except FileNotFoundError:
         return None
+
+
+def _settings() -> Iterator[tuple[str, int]]:
+    for need in NEEDS:
+        value = _number(need.setting.replace(".", "/"))
+        if value is not None:
+            yield need.setting, value
+
+
+def _route_mtus() -> Iterator[int]:
+    """The MTUs of the devices with a default route over IPv4."""
+    for line in (_PROC / "net/route").read_text("ascii").splitlines()[1:]:
+        device, destination, *_ = line.split()
+        if int(destination, 16) == 0:
+            yield int((_DEVICES / device / "mtu").read_text("ascii"))
+
+
+def _pending_signals(pid: int) -> int | None:
+    try:
+        soft, _ = resource_limit(pid, "Max pending signals")
+    except OSError:
+        return None
+    return soft
 
 
 def _bound_ports() -> Iterator[HostPort]:

@@ -68,11 +68,11 @@ class NoCapacityError(AgentError):
 
 
 class NoFreePortError(AgentError):
-    """No port of the host's range is free."""
+    """Too few ports of the range are free: `wanted` is "a udp port" or "4 neighbouring ports"."""
 
-    protocol: str
+    wanted: str
     reason = ErrorReason.NO_FREE_PORT
-    template = "cannot reserve a {protocol} port: none of the range is free"
+    template = "cannot reserve {wanted}: none is free in the range"
 
 
 class PortTakenError(AgentError):
@@ -236,7 +236,7 @@ class CannotKillError(AgentError):
 
     internal_id: str
     reason = ErrorReason.CANNOT_KILL
-    template = "cannot end session {internal_id}: its process survives SIGKILL"
+    template = "cannot end session {internal_id}: SIGKILL did not end its process"
 
 
 class ContainerGoneError(AgentError):

@@ -1,25 +1,23 @@
 """The images of a host, and pulls: one per image, shared by all callers."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from agent.changes.feed import Feed
-from agent.domain.engine import Credentials, Engine
+from agent.domain.containers.engine import Credentials, Engine
 from agent.domain.errors import (
     AgentError,
     EngineError,
     ImageInUseError,
-    InvalidArgumentError,
     RegistryTimeoutError,
 )
+from agent.domain.references import checked_reference
 from agent.images.pace import TOO_SLOW, PullPace
 from agent.kernel.disks import Disks
 from agent.metrics.instruments import Metrics
 from agent.settings.policy import Policy
-from tiltyard.contract import PullProgress
-from tiltyard.registry_address import LONGEST_ADDRESS, why_refused
+from tiltyard.images import PullProgress
 from tiltyard.runtime.clock import Clock, SystemClock
 from tiltyard.runtime.fair_queue import FairSlots
 from tiltyard.runtime.logging.events import get_logger
@@ -28,29 +26,10 @@ from tiltyard.runtime.tasks import TaskOwner
 log = get_logger(__name__)
 
 CONCURRENT_PULLS = 4
-"""Of one account half, of two accounts three. More slow each other down and made engines hang."""
+"""One account gets at most half of them. More pulls slow each other down and made engines hang."""
 
 PULL_SECONDS = 1800.0
 """Timeout of a pull: 10 GB at 45 Mbit/s. A slow pull must not hold a slot forever."""
-
-LONGEST_REPOSITORY = 255  # The control plane's limit
-
-_REPOSITORY = re.compile(
-    r"(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)+@sha256:[0-9a-f]{64}", re.ASCII
-)
-LONGEST_REFERENCE = LONGEST_ADDRESS + 1 + LONGEST_REPOSITORY + len("@sha256:") + 64
-"""Characters: 253 + 6 + 1 + 255 + 72 = 587, the longest that a control plane can enable."""
-
-
-def checked_reference(image: str) -> str:
-    """Return `image`; InvalidArgumentError unless it is a digest reference at a registry."""
-    registry, slash, rest = image.partition("/")
-    if len(image) > LONGEST_REFERENCE or not _REPOSITORY.fullmatch(slash + rest):
-        raise InvalidArgumentError("image", "it is not host[:port]/repository@sha256:digest")
-    cause = why_refused(registry)
-    if cause is not None:
-        raise InvalidArgumentError("image", f"its registry is {registry!r}: {cause}")
-    return image
 
 
 @dataclass(eq=False)
@@ -68,7 +47,9 @@ class Images:
     measure: Callable[[], Awaitable[object]] | None = None
     """Measures the disks again, on another thread."""
     here: Mapping[str, int] = field(default_factory=dict, init=False)
-    """Unpacked bytes by digest reference."""
+    """Unpacked bytes by digest reference; empty until `is_known`."""
+    is_known: bool = field(default=False, init=False)
+    """True once the engine's list was read."""
     pulls: dict[str, PullProgress] = field(default_factory=dict, init=False)
     _expected: dict[str, int] = field(default_factory=dict, init=False)
     """Bytes that the images of pulls in progress may take."""
@@ -81,10 +62,11 @@ class Images:
     async def refresh(self) -> None:
         """Read the engine's list again; AgentError if the engine does not answer."""
         here = await self.engine.images()
-        if here != self.here:
+        if here != self.here or not self.is_known:
             if self.measure is not None:
                 await self.measure()
             self.here = here
+            self.is_known = True
             self.feed.images_changed()
 
     async def pull(

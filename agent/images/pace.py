@@ -4,7 +4,8 @@ A slower pull ends, so that a registry cannot hold a slot of the host, and the e
 for as long as it likes.
 """
 
-from tiltyard.contract import MEBI, PullProgress
+from tiltyard.contract import MEBI
+from tiltyard.images import PullProgress
 
 LEAST_BYTES = 8 * MEBI  # In each window: 1.1 Mbit/s, at which 30 min are enough for 240 MiB
 WINDOW_SECONDS = 60.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.domain.errors import DiskFullError
+from agent.domain.sessions.retention import Shortage
 from tiltyard.contract import MEBI
 from tiltyard.runtime.logging.events import get_logger
 
@@ -65,15 +66,6 @@ class Disk:
         return f"{free} MiB are free, {reserve} MiB are reserved"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """What to remove of ended sessions. `shared`: containers and logs are on one disk."""
-
-    containers: bool = False
-    logs: bool = False
-    shared: bool = False
-
-
 def measured(path: Path, reserve_bytes: int) -> Disk:
     """Measure the file system of a folder; may raise OSError. Blocks."""
     return disk_of(path, os.statvfs(path), path.stat().st_dev, reserve_bytes)
@@ -105,14 +97,18 @@ class Disks:
     sealing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     """Serialises retries to seal a log: concurrent ones might run out of space again."""
     _engine_dirs: set[Path] = field(default_factory=set, init=False)
+    _image_dirs: set[Path] = field(default_factory=set, init=False)
     _seen: dict[Path, Disk] = field(default_factory=dict, init=False)
     _without_room: set[str] = field(default_factory=set, init=False)
     _room_asked: bool = field(default=False, init=False)
 
-    def watch(self, path: str) -> None:
-        """Also measure the disk of this folder, in which the engine keeps containers."""
-        if path:
-            self._engine_dirs.add(Path(path))
+    def watch(self, data_root: str, image_root: str = "") -> None:
+        """Also measure the disks of the folders in which the engine keeps containers and images.
+
+        Both are in `data_root` without an `image_root`.
+        """
+        self._engine_dirs |= {Path(path) for path in (data_root, image_root) if path}
+        self._image_dirs |= {Path(path) for path in [image_root or data_root] if path}
 
     def look(self) -> None:
         """Measure all disks. Blocks."""
@@ -145,10 +141,10 @@ class Disks:
     @property
     def free_image_bytes(self) -> int | None:
         """Bytes that images may take until the engine's disks are low; None if unknown."""
-        engine = self._engine_disks()
-        if not engine:
+        disks = self._disks_of(self._image_dirs)
+        if not disks:
             return None
-        return sum(max(0, disk.free_bytes - 2 * disk.reserve_bytes) for disk in engine)
+        return sum(max(0, disk.free_bytes - 2 * disk.reserve_bytes) for disk in disks)
 
     @property
     def engine_is_low(self) -> bool:
@@ -172,7 +168,12 @@ class Disks:
                 raise DiskFullError(str(disk.path), cause)
 
     def _engine_disks(self) -> list[Disk]:
-        return [self._seen[path] for path in self._engine_dirs & self._seen.keys()]
+        return self._disks_of(self._engine_dirs)
+
+    def _disks_of(self, folders: set[Path]) -> list[Disk]:
+        """The disks of folders as last measured, each once."""
+        found = {path: self._seen[path] for path in sorted(folders & self._seen.keys())}
+        return list({disk.device: disk for disk in found.values()}.values())
 
     @property
     def short(self) -> Disk | None:

@@ -5,14 +5,16 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from agent.domain.session import Process
-from agent.domain.stopping import Member
+from agent.domain.sessions.session import Process
+from agent.domain.sessions.stopping import Member
+from agent.kernel.control_groups import MOUNTED, control_groups
+
+UNLIMITED = 2**64 - 1  # RLIM_INFINITY of the kernel
 
 _PROC = Path("/proc")
-_CGROUP = Path("/sys/fs/cgroup")
 _CONTAINER_ID = re.compile("[0-9a-f]{64}")
 _DEAD = frozenset("ZXx")
 _MEMBERS = "cgroup.procs"  # The file that lists the processes of a control group
@@ -29,7 +31,11 @@ _START_FIELD = 22
 
 
 def live_process(pid: int) -> Process | None:
-    """The process with this id; None if there is none or it is a zombie. Reads /proc."""
+    """The process with this id; None if there is none or it is a zombie.
+
+    Reads /proc/<pid>/stat, which the kernel answers from memory without waiting for the process:
+    it takes less time than handing the read to a thread.
+    """
     _, fields = _status(pid)
     if not fields or _has_ended(fields):
         return None
@@ -37,7 +43,7 @@ def live_process(pid: int) -> Process | None:
 
 
 def name_of(process: Process) -> str | None:
-    """The name (`comm`) of a process; None if it is gone or a zombie. Reads /proc."""
+    """The name (`comm`) of a process, read like `live_process`; None if it is gone or a zombie."""
     name, fields = _status(process.pid)
     if not _is(process, fields) or _has_ended(fields):
         return None
@@ -56,6 +62,19 @@ def cpu_seconds(pid: int) -> float | None:
     if not fields:
         return None
     return (int(fields[_USER_FIELD - 3]) + int(fields[_SYSTEM_FIELD - 3])) / _TICKS_PER_SECOND
+
+
+def resource_limit(pid: int, name: str) -> tuple[int, int]:
+    """The soft and the hard limit of a process, by its name in /proc/<pid>/limits. Reads /proc.
+
+    Raises OSError, and ValueError if there is no such limit.
+    """
+    text = (_PROC / str(pid) / "limits").read_text("ascii")
+    found = re.search(rf"(?m)^{re.escape(name)} +(\S+) +(\S+)", text)
+    if found is None:
+        raise ValueError(f"{_PROC}/{pid}/limits does not name {name!r}")
+    soft, hard = (UNLIMITED if value == "unlimited" else int(value) for value in found.groups())
+    return soft, hard
 
 
 def _status(pid: int) -> tuple[str, list[str]]:
@@ -97,19 +116,20 @@ def processes_of(container: str) -> list[Process]:
     return found
 
 
-def members_of(first: Process, groups: Path = _CGROUP) -> list[Member]:
+def members_of(first: Process, mounted: Path = MOUNTED) -> list[Member]:
     """The live processes of a container: its first one and the descendants of that. Reads /proc.
 
-    Others in its control group, which the engine executed there, are left out. `groups`: where
+    Others in its control group, which the engine executed there, are left out. `mounted`: where
     control groups are mounted. Raises OSError.
     """
     if live_process(first.pid) != first:
         return []
     for _ in range(_LISTINGS):
         try:
-            folder = group_of((_PROC / str(first.pid) / "cgroup").read_text(), groups)
-        except ProcessLookupError:
+            own = (_PROC / str(first.pid) / "cgroup").read_text()
+        except (FileNotFoundError, ProcessLookupError):
             return []
+        folder = folder_of(own, mounted)
         pids = [int(pid) for pid in (folder / _MEMBERS).read_text().split()]
         members = [member for member in map(_member, pids) if member is not None]
         if len(members) == len(pids):
@@ -129,21 +149,15 @@ def _below(first: Process, members: Iterable[Member]) -> list[Member]:
     return [member for member in by_age if member.process.pid in below]
 
 
-def group_of(groups: str, mounted: Path) -> Path:
-    """Find the folder of a control group by the text of /proc/<pid>/cgroup.
+def folder_of(groups: str, mounted: Path) -> Path:
+    """Find the folder of a process's control group by its /proc/<pid>/cgroup; any one will do.
 
-    cgroup v1 has a line and a folder for each set of controllers, v2 one line without controllers,
-    on a machine that has both in the folder `unified`. Raises FileNotFoundError.
+    Raises FileNotFoundError.
     """
-    lines = groups.splitlines()
-    for line in sorted(lines, key=lambda text: text.endswith(":/")):  # the root group last
-        _, names, group = line.split(":", 2)
-        for name in names.split(","):
-            hierarchies = (name.removeprefix("name="),) if name else ("", "unified")
-            for hierarchy in hierarchies:
-                folder = mounted / hierarchy / group.lstrip("/")
-                if (folder / _MEMBERS).exists():
-                    return folder
+    for group in sorted(control_groups(groups), key=lambda group: not group.path):  # root last
+        for folder in group.folders(mounted):
+            if (folder / _MEMBERS).exists():
+                return folder
     raise FileNotFoundError(f"no control group of it is mounted at {mounted}")
 
 
@@ -178,11 +192,11 @@ def _member(pid: int) -> Member | None:
     )
 
 
-async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | None]]) -> None:
-    """Wait until the process is gone. `read`: `live_process` off the event loop."""
+async def wait_end(process: Process) -> None:
+    """Wait until the process is gone."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    async with _held(process, read) as descriptor:
+    with _held(process) as descriptor:
         if descriptor is None:
             return
         loop.add_reader(descriptor, ended.set)
@@ -192,20 +206,16 @@ async def wait_end(process: Process, read: Callable[[int], Awaitable[Process | N
             loop.remove_reader(descriptor)
 
 
-async def send_signal(
-    process: Process, number: int, read: Callable[[int], Awaitable[Process | None]]
-) -> None:
+def send_signal(process: Process, number: int) -> None:
     """Send a signal; no-op if the process is gone. Raises PermissionError."""
-    async with _held(process, read) as descriptor:
+    with _held(process) as descriptor:
         if descriptor is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
 
 
-@contextlib.asynccontextmanager
-async def _held(
-    process: Process, read: Callable[[int], Awaitable[Process | None]]
-) -> AsyncIterator[int | None]:
+@contextlib.contextmanager
+def _held(process: Process) -> Iterator[int | None]:
     """Open a pidfd of this process, not of a later one with its id; None if it is gone."""
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -213,6 +223,6 @@ async def _held(
         yield None
         return
     try:
-        yield descriptor if await read(process.pid) == process else None
+        yield descriptor if live_process(process.pid) == process else None
     finally:
         os.close(descriptor)

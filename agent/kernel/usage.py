@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.domain.history import Usage
-from agent.domain.session import Process
+from agent.domain.sessions.history import Usage
+from agent.domain.sessions.session import Process
+from agent.kernel.control_groups import MOUNTED, UNIFIED, control_groups
 from agent.kernel.processes import live_process
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.tasks import Threads, contained
@@ -23,7 +24,6 @@ YOUNG_SAMPLE_SECONDS = 1.0
 """For runs younger than SAMPLE_SECONDS, many of which crash before the first sample."""
 THREADS = 2  # One for the periodic samples, 0.1 s for 1,000 sessions, and one for ended runs
 
-_CGROUP = Path("/sys/fs/cgroup")
 _PROC = Path("/proc")
 
 
@@ -56,6 +56,7 @@ class Counters(NamedTuple):
     cpu_seconds: Counter | None
     peak_memory_bytes: Counter | None
     oom_kills: Counter | None
+    refused_pids: Counter | None
 
     def read(self) -> Usage:
         """Read the usage of the run so far. Blocks."""
@@ -63,34 +64,35 @@ class Counters(NamedTuple):
             cpu_seconds=self.cpu_seconds and self.cpu_seconds.seconds(),
             peak_memory_bytes=self.peak_memory_bytes and self.peak_memory_bytes.read(),
             oom_kills=self.oom_kills and self.oom_kills.read(),
+            refused_pids=self.refused_pids and self.refused_pids.read(),
         )
 
 
-def counters_of(groups: str, root: Path = _CGROUP) -> Counters:
-    """Find a process's counters by its /proc/<pid>/cgroup; `root` is the mount point.
+def counters_of(groups: str, mounted: Path = MOUNTED) -> Counters:
+    """Find a process's counters by its /proc/<pid>/cgroup.
 
-    cgroup v1 has a line and a folder for each set of controllers, v2 one line without
-    controllers. A machine may have both, with each controller in one of them. The root group is
-    not a container's.
+    The root group is not a container's.
     """
-    found: dict[str, str] = {}
-    for line in groups.splitlines():
-        _, names, group = line.split(":", 2)
-        if group != "/":
-            found |= dict.fromkeys(names.split(","), group.lstrip("/"))
-    cpu = peak = oom = None
-    if "" in found:
-        unified = root / found[""]
+    folders = {
+        group.controller: group.folders(mounted)[0]
+        for group in control_groups(groups)
+        if group.path
+    }
+    cpu = None
+    peak = None
+    oom = None
+    if unified := folders.get(UNIFIED):
         cpu = Counter(unified / "cpu.stat", "usage_usec", per_second=10**6)
         peak = Counter(unified / "memory.peak")
         oom = Counter(unified / "memory.events", "oom_kill")
-    if "cpuacct" in found:
-        cpu = Counter(root / "cpuacct" / found["cpuacct"] / "cpuacct.usage", per_second=10**9)
-    if "memory" in found:
-        folder = root / "memory" / found["memory"]
-        peak = Counter(folder / "memory.max_usage_in_bytes")
-        oom = Counter(folder / "memory.oom_control", "oom_kill")
-    return Counters(cpu, peak, oom)
+    if cpuacct := folders.get("cpuacct"):
+        cpu = Counter(cpuacct / "cpuacct.usage", per_second=10**9)
+    if memory := folders.get("memory"):
+        peak = Counter(memory / "memory.max_usage_in_bytes")
+        oom = Counter(memory / "memory.oom_control", "oom_kill")
+    pids = folders.get("pids", unified)  # Both versions have the same file
+    refused = None if pids is None else Counter(pids / "pids.events", "max")
+    return Counters(cpu, peak, oom, refused)
 
 
 def find_counters(process: Process) -> Counters | None:
@@ -104,10 +106,10 @@ def find_counters(process: Process) -> Counters | None:
 
 @dataclass(slots=True)
 class _Run:
-    """A watched run. `since`: monotonic seconds."""
+    """A watched run. `since`: monotonic seconds; None while its container waits for a program."""
 
     counters: Counters
-    since: float
+    since: float | None
     usage: Usage = field(default_factory=Usage)
 
     def read(self) -> Usage:
@@ -140,16 +142,20 @@ class UsageMeter:
             due = [
                 run
                 for run in self._watched.values()
-                if number % all_each == 0 or run.since > young_since
+                if run.since is not None and (number % all_each == 0 or run.since > young_since)
             ]
             if due:
                 await self._threads.run(_read_each, due)
 
-    async def watch(self, process: Process) -> None:
-        """Start reading the usage of this run; no-op if it has ended already."""
+    async def watch(self, process: Process, *, waits: bool = False) -> None:
+        """Start reading the usage of this run; no-op if it has ended already.
+
+        `waits`: it is read periodically only after `begin`.
+        """
         if process in self._watched:
             return
-        run = await self._threads.run(self._begun, process)
+        since = None if waits else self.clock.monotonic()
+        run = await self._threads.run(self._begun, process, since)
         if run is not None:
             self._watched.setdefault(process, run)
 
@@ -158,15 +164,24 @@ class UsageMeter:
         run = self._watched.pop(process, None) if last else self._watched.get(process)
         return Usage() if run is None else await self._threads.run(run.read)
 
+    def begin(self, process: Process) -> None:
+        """Note that a watched run executes its program from now on."""
+        if process in self._watched:
+            self._watched[process].since = self.clock.monotonic()
+
+    def forget(self, process: Process) -> None:
+        """Stop reading the usage of this run."""
+        self._watched.pop(process, None)
+
     async def close(self) -> None:
         """Wait for a read in progress."""
         await self._threads.close()
 
-    def _begun(self, process: Process) -> _Run | None:
+    def _begun(self, process: Process, since: float | None) -> _Run | None:
         """Read a run for the first time; None if it has ended. Blocks."""
         counters = self.find(process)
         if counters is None:
             return None
-        run = _Run(counters, self.clock.monotonic())
+        run = _Run(counters, since)
         run.read()
         return run

@@ -12,7 +12,7 @@ import heapq
 from dataclasses import dataclass
 
 from agent.domain.errors import AgentError, ContainerGoneError
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.kernel.disks import Disks
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime

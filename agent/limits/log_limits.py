@@ -15,10 +15,10 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from random import sample, uniform
 
-from agent.domain.engine import name_of
+from agent.domain.containers.engine import name_of
 from agent.domain.errors import AgentError
-from agent.domain.log_rate import TOLERATED_SECONDS, LogExcess, LogRate, LogShares
-from agent.domain.session import Process, Session
+from agent.domain.sessions.log_rate import TOLERATED_SECONDS, LogExcess, LogRate, LogShares
+from agent.domain.sessions.session import Process, Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, State

@@ -10,7 +10,7 @@ lines have been dropped.
 from collections.abc import Sequence
 from operator import attrgetter
 
-from agent.domain.engine import LogPiece
+from agent.domain.containers.engine import LogPiece
 
 Mark = tuple[int, bytes]  # Stream and time of a piece
 

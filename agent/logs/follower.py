@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
-from agent.domain.engine import LOG_BYTES, Engine, LogPiece, name_of
+from agent.domain.containers.engine import LOG_BYTES, Engine, LogPiece, name_of
 from agent.domain.errors import (
     ContainerGoneError,
     EngineError,
@@ -11,7 +11,7 @@ from agent.domain.errors import (
     EngineUnavailableError,
     LogGoneError,
 )
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.logs.cursor import Cursor
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Protocol
 
-from agent.domain.engine import Engine, LogPiece, name_of
+from agent.domain.containers.engine import Engine, LogPiece, name_of
 from agent.domain.errors import (
     DiskFullError,
     EngineError,
@@ -12,7 +12,7 @@ from agent.domain.errors import (
     LogGoneError,
     ReadersBusyError,
 )
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.logs.follower import Follower, Rest, no_rest
 from agent.logs.pace import FollowPace
 from agent.logs.sealed import SealedLog
@@ -111,25 +111,28 @@ async def seal(
     last: Sequence[LogPiece] = ()
     count = 0
     damaged = False
+    log = SealedLog(path)
     try:
-        async with records.opened(lambda: SealedLog(path)) as log:
-            try:
-                async with engine.logs(name) as answer:
-                    async for pieces in answer:
-                        first = first or pieces[:1]
-                        last = pieces[-1:]
-                        count += len(pieces)
-                        await records.run(log.add, pieces)
-                await _check_complete(engine, name, count=count, first=first, last=last)
-            except EngineError as error:
-                if not partly:
-                    raise
-                damaged = True
-                await records.run(log.add_words, UNREADABLE % str(error).encode())
-            await failpoint("log.copied")
-            return await records.run(log.finish), damaged
+        try:
+            async with engine.logs(name) as answer:
+                async for pieces in answer:
+                    first = first or pieces[:1]
+                    last = pieces[-1:]
+                    count += len(pieces)
+                    await records.run(log.add, pieces)
+            await _check_complete(engine, name, count=count, first=first, last=last)
+        except EngineError as error:
+            if not partly:
+                raise
+            damaged = True
+            await records.run(log.add_words, UNREADABLE % str(error).encode())
+        await failpoint("log.copied")
+        return await records.run(log.finish), damaged
     except OSError as error:
         raise DiskFullError(str(path), error.strerror or str(error)) from error
+    finally:
+        if not log.is_closed:
+            await records.run(log.close)
 
 
 async def _check_complete(
@@ -152,7 +155,7 @@ async def _check_complete(
 
 
 def _marks(pieces: Sequence[LogPiece]) -> list[tuple[int, bytes, bool]]:
-    """What identifies pieces, in an answer that begins anywhere."""
+    """Return the stream, the time and the end of line of pieces, which identify them."""
     return [(piece.stream, piece.time, piece.ends_line) for piece in pieces]
 
 

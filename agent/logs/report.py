@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.domain.errors import SessionLiveError
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.logs.reading import Followed
 from agent.state.record import Records
 from tiltyard.runtime.clock import Clock

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from agent.domain.engine import LOG_BYTES, LogPiece
+from agent.domain.containers.engine import LOG_BYTES, LogPiece
 
 DROPPED = b"[tiltyard: the beginning of this log was dropped, %d bytes or more]\n"
 """The first line of a log that was cut."""
@@ -21,7 +21,7 @@ _BLOCK = 2**20
 
 
 class SealedLog:
-    """A temporary file that is renamed to the log once it is complete.
+    """A temporary file that is renamed to the log once it is complete; opened when first written.
 
     Calls are serialised: one whose caller was cancelled may still run during `close`.
     """
@@ -30,7 +30,7 @@ class SealedLog:
         self._path = path
         self._beside = path.with_name(f".{path.name}.new")
         self._file: IO[bytes] | None = None
-        self._closed = False
+        self.is_closed = False
         self._lock = threading.Lock()
         self._written = 0
         self._counted = 0
@@ -47,7 +47,7 @@ class SealedLog:
             self._written += self._opened().write(words)
 
     def finish(self) -> int:
-        """Cut the file if needed, sync and rename it; returns its size in bytes."""
+        """Cut the file if needed, sync, rename and close it; returns its size in bytes."""
         with self._lock:
             file = self._opened()
             file.flush()
@@ -58,19 +58,24 @@ class SealedLog:
                 _move_to_front(file.fileno(), file.tell())
             os.fsync(file.fileno())
             self._beside.replace(self._path)
-            return os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size
+            self._close()
+            return size
 
     def close(self) -> None:
         """Close the file, and remove it unless it was finished."""
         with self._lock:
-            self._closed = True
-            if self._file is not None:
-                self._beside.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # write errors have been reported
-                    self._file.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.is_closed = True
+        if self._file is not None:
+            self._beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # write errors have been reported
+                self._file.close()
 
     def _opened(self) -> IO[bytes]:
-        if self._closed:
+        if self.is_closed:
             raise ValueError("the log is closed")
         if self._file is None:
             self._file = self._beside.open("wb+")

@@ -6,21 +6,20 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry
 
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import due_by
-from agent.domain.errors import AgentError
-from agent.domain.preparation import Discard
-from agent.domain.session import Session
-from tiltyard.contract import EndReason, ErrorReason, State
+from agent.domain.kept.preparation import Discard
+from agent.domain.sessions.deadlines import due_by
+from agent.domain.sessions.session import Session
+from agent.metrics.outcomes import OK, counted, reason_of, timed
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.metrics.instruments import Counter, Histogram
 
-# `_created` series would double the number of series.
-disable_created_metrics()  # type: ignore[no-untyped-call]
-
-OK = "ok"  # Outcome of a success; a failure has the name of its ErrorReason
-LEFT = "left"  # Outcome of a call that its client canceled
+_STOP = "stop"
+_CLAIM = "claim"
+"""Purposes of the signals that the agent sends."""
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds; for operations that normally take milliseconds."""
@@ -35,7 +34,7 @@ _PULLS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
 class Start(enum.Enum):
-    """How a session starts: cold, in a prepared container, by a claim, or as a standby."""
+    """The kind of a start: in a new container, a prepared one, by a claim, or as a standby."""
 
     COLD = "cold"
     PREPARED = "prepared"
@@ -94,6 +93,14 @@ class Metrics:
             "session_stop_duration_seconds",
             "Time from the order to stop to the confirmed end.",
             _STOPS,
+        )
+        self._forced = counter(
+            "session_stops_forced_total", "Sessions that SIGKILL ended, after their grace period."
+        )
+        self._missed = counter(
+            "session_signals_missed_total",
+            "Sessions that ended without a signal of the agent having reached their game.",
+            "signal",
         )
         self._ttl_lateness = histogram(
             "ttl_lateness_seconds",
@@ -169,6 +176,8 @@ class Metrics:
         self._pulls.labels(OK)
         for why in Discard:
             self.prepared_discarded.labels(why.value)
+        for signal in (_STOP, _CLAIM):
+            self._missed.labels(signal)
         for who in ("session", "account"):
             self.log_excesses.labels(who)
 
@@ -180,7 +189,7 @@ class Metrics:
         try:
             yield
         except Exception as error:
-            self._refusals.labels(start.value, _reason(error)).inc()
+            self._refusals.labels(start.value, reason_of(error)).inc()
             raise
 
     @contextlib.contextmanager
@@ -211,31 +220,42 @@ class Metrics:
             self._ends.labels(kind, reason.value).inc()
             if before.state is State.SHUTTINGDOWN:
                 self._stops.observe(max(0.0, after.since - before.since))
+            self._count_signals(after)
         if after.restart_count > before.restart_count:
             self._restarts.inc()
         if before.ready_time is None and after.ready_time is not None and not after.restart_count:
             took = max(0.0, after.ready_time - (after.start_time or after.ready_time))
             self._phases.labels(Phase.READY.value, start_of(after).value).observe(took)
 
+    def _count_signals(self, ended: Session) -> None:
+        """Count what became of the signals of a session."""
+        stop = ended.stop
+        if stop is not None and stop.forced:
+            self._forced.inc()
+        if stop is not None and stop.delivered is False:
+            self._missed.labels(_STOP).inc()
+        if ended.claim is not None and ended.claim.signal_missed:
+            self._missed.labels(_CLAIM).inc()
+
     # -- the host ------------------------------------------------------------------------------
 
     def engine_call(self, call: str, clock: Clock) -> AbstractContextManager[None]:
         """Count and time a call of the engine."""
-        return _timed(self._engine_calls, self._engine_seconds, call, clock)
+        return timed(self._engine_calls, self._engine_seconds, call, clock)
 
     def rpc(self, method: str, clock: Clock) -> AbstractContextManager[None]:
         """Count and time a gRPC call."""
-        return _timed(self._rpcs, self._rpc_seconds, method, clock)
+        return timed(self._rpcs, self._rpc_seconds, method, clock)
 
     def stream(self, method: str) -> AbstractContextManager[None]:
         """Count a streaming gRPC call; its duration is up to the client."""
-        return _counted(self._rpcs, method)
+        return counted(self._rpcs, method)
 
     @contextlib.contextmanager
     def pull(self) -> Iterator[None]:
         """Count a pull, and time it if it succeeds."""
         begun = time.monotonic()
-        with _counted(self._pulls):
+        with counted(self._pulls):
             yield
         self._pull_seconds.observe(time.monotonic() - begun)
 
@@ -253,34 +273,3 @@ def start_of(session: Session) -> Start:
     if session.standby is not None:
         return Start.STANDBY
     return Start.PREPARED if session.prepared else Start.COLD
-
-
-@contextlib.contextmanager
-def _counted(counter: Counter, *labels: str) -> Iterator[None]:
-    """Count the `with` body by its outcome."""
-    outcome = LEFT
-    try:
-        yield
-        outcome = OK
-    except Exception as error:
-        outcome = _reason(error)
-        raise
-    finally:
-        counter.labels(*labels, outcome).inc()
-
-
-@contextlib.contextmanager
-def _timed(counter: Counter, seconds: Histogram, label: str, clock: Clock) -> Iterator[None]:
-    """Count the `with` body by its outcome, and time it, failures included."""
-    begun = clock.monotonic()
-    try:
-        with _counted(counter, label):
-            yield
-    finally:
-        seconds.labels(label).observe(clock.monotonic() - begun)
-
-
-def _reason(error: Exception) -> str:
-    """Return the name of an error's reason, `internal` for unexpected errors."""
-    reason = error.reason if isinstance(error, AgentError) else ErrorReason.INTERNAL
-    return reason.name.lower()

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from agent.changes.feed import Feed
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.images.images import Images
 from agent.sessions.manager import SessionManager
 from agent.sessions.prepared_containers import PreparedContainers

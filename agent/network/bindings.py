@@ -7,17 +7,28 @@ can list a single port, but needs CAP_SYS_ADMIN in a container's network.
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from agent.domain.session import Port, Process
+from agent.domain.sessions.session import Port, Process
 from agent.kernel.processes import live_process
-from agent.network.socket_diag import TooManySocketsError, group_of, is_bound_by, is_reachable
+from agent.network.socket_diag import (
+    ANY_PORT,
+    TooManySocketsError,
+    group_id_of,
+    is_bound_by,
+    is_local,
+    is_reachable,
+    sockets_on,
+)
 from tiltyard.contract import NetworkMode, Protocol
+from tiltyard.ends import BoundPort, PortBindings, UnboundPort
 from tiltyard.runtime.tasks import Threads
 
 MOST_SOCKETS = 8192
 """Per table; with more, the check fails. Reading 8,192 takes 0.1 s, twice that 0.4 s."""
+MOST_OTHERS = 10  # Ports that are named besides the declared ones
 LOOKS_AT_ONCE = 4  # More than one, so that a check of few sockets does not wait for one of many
 
 _PROC = Path("/proc")
@@ -32,6 +43,16 @@ _SOCKET = re.compile(
 """Local address, local port and state of a socket."""
 _IN_USE = r"^{}: inuse (\d+)"
 _WORD_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSocket:
+    """A receiving socket: players can reach it, or 127.0.0.1 does; a wildcard is both."""
+
+    protocol: Protocol
+    port: int
+    is_reachable: bool
+    is_local: bool
 
 
 class Bindings:
@@ -50,6 +71,16 @@ class Bindings:
         """
         return await self._threads.run(self._look, process, network_mode, ports)
 
+    async def compared(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> PortBindings:
+        """Return which ports players cannot reach, and which others the processes have bound.
+
+        All are unreachable if `process` ended. Of more than MOST_SOCKETS of a table, only those
+        count. Raises OSError.
+        """
+        return await self._threads.run(self._compare, process, network_mode, ports)
+
     async def close(self) -> None:
         """Wait for the checks in progress."""
         await self._threads.close()
@@ -58,19 +89,90 @@ class Bindings:
         if network_mode is NetworkMode.BRIDGE:
             bound = _bound_in_namespace(self._proc / str(process.pid) / "net", ports)
         else:
-            group = group_of(process.pid)  # TLS ports are bound on loopback
+            group = group_id_of(process.pid)  # TLS ports are bound on loopback
             bound = all(
                 is_bound_by(group, port.protocol, port.own, loopback=port.tls, most=MOST_SOCKETS)
                 for port in ports
             )
         return bound and live_process(process.pid) == process
 
+    def _compare(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> PortBindings:
+        in_host_network = network_mode is NetworkMode.HOST
+        if in_host_network:
+            found = _sockets_of_group(group_id_of(process.pid), ports)
+        else:
+            found = _sockets_in_namespace(self._proc / str(process.pid) / "net")
+        if live_process(process.pid) != process:
+            found = frozenset()
+        return compare_ports(ports, found, in_host_network=in_host_network)
+
+
+def compare_ports(
+    ports: Sequence[Port], found: Collection[FoundSocket], *, in_host_network: bool
+) -> PortBindings:
+    """Compare declared ports with the sockets of a session. Pure."""
+    reachable = {(socket.protocol, socket.port) for socket in found if socket.is_reachable}
+    local = {(socket.protocol, socket.port) for socket in found if socket.is_local}
+    others = set(reachable)
+    unbound: list[UnboundPort] = []
+    for port in ports:
+        own = port.bound(in_host=in_host_network)
+        behind_agent = in_host_network and port.tls
+        others.discard((port.protocol, own))
+        if (port.protocol, own) in (local if behind_agent else reachable):
+            continue
+        is_on_loopback = (port.protocol, own) in local
+        unbound.append(UnboundPort(port.protocol, port.container, own, is_on_loopback))
+    first = sorted(others, key=lambda other: (other[1], other[0].value))[:MOST_OTHERS]
+    return PortBindings(tuple(unbound), tuple(BoundPort(*other) for other in first))
+
+
+def _sockets_in_namespace(net: Path) -> frozenset[FoundSocket]:
+    """The sockets that receive in a network namespace; `net` is its /proc/<pid>/net."""
+    found: set[FoundSocket] = set()
+    for protocol in Protocol:
+        for family in _FAMILIES:
+            seen = 0
+            for rows in _pages(net / f"{protocol.value}{family}"):
+                for address, port in _receiving(rows, protocol):
+                    found.add(_found(protocol, port, _address(address)))
+                seen += rows.count("\n")
+                if seen > MOST_SOCKETS:
+                    break
+    return frozenset(found)
+
+
+def _sockets_of_group(group: int | None, ports: Sequence[Port]) -> frozenset[FoundSocket]:
+    """The sockets of a control group in the host's network.
+
+    If the kernel does not report control groups, those on the declared ports.
+    """
+    found: set[FoundSocket] = set()
+    numbers: dict[Protocol, set[int]] = defaultdict(set)
+    for port in ports:
+        numbers[port.protocol].add(port.own)
+    for protocol in Protocol:
+        for seen, socket in enumerate(sockets_on(protocol, ANY_PORT)):
+            if seen >= MOST_SOCKETS:
+                break
+            is_declared = socket.port in numbers[protocol]
+            is_own = socket.group == group if None not in {group, socket.group} else is_declared
+            if is_own:
+                found.add(_found(protocol, socket.port, socket.address))
+    return frozenset(found)
+
+
+def _found(protocol: Protocol, port: int, address: bytes) -> FoundSocket:
+    return FoundSocket(protocol, port, is_reachable(address), is_local(address))
+
 
 def _bound_in_namespace(net: Path, ports: Sequence[Port]) -> bool:
     """Check ports in a network namespace; `net` is its /proc/<pid>/net."""
     numbers: dict[Protocol, set[int]] = defaultdict(set)
     for port in ports:
-        numbers[port.protocol].add(port.container)
+        numbers[port.protocol].add(port.bound(in_host=False))
     return all(_all_in(net, protocol, wanted) for protocol, wanted in numbers.items())
 
 
@@ -112,12 +214,17 @@ def bound_ports(
 ) -> frozenset[int]:
     """Return the wanted ports that players can reach, from lines of /proc/net/{udp,tcp}[6]."""
     found = set()
-    for address, port, state in _SOCKET.findall(table):
-        number = int(port, 16)
-        is_bound = state == _STATES[protocol] and number in wanted
-        if is_bound and is_reachable(_address(address)):
-            found.add(number)
+    for address, port in _receiving(table, protocol):
+        if port in wanted and is_reachable(_address(address)):
+            found.add(port)
     return frozenset(found)
+
+
+def _receiving(table: str, protocol: Protocol) -> Iterator[tuple[str, int]]:
+    """Yield the address, for `_address`, and the port of each socket that receives."""
+    for address, port, state in _SOCKET.findall(table):
+        if state == _STATES[protocol]:
+            yield address, int(port, 16)
 
 
 def sockets_in_use(counts: str, table: str) -> int:

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.domain.session import Port
+from agent.domain.sessions.session import Port
 from agent.network import netlink
-from agent.network.netlink import NESTED, attribute, attributes
+from agent.network.netlink import NESTED, Netfilter, attribute, attributes
 from tiltyard.contract import Protocol
 from tiltyard.runtime.batches import Batches
 from tiltyard.runtime.logging.events import get_logger
@@ -39,13 +39,13 @@ _NO_FILTER = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 
 _COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 
-_NETLINK_NETFILTER = 12
 _CONNTRACK = 1 << 8  # The subsystem, in the upper byte of a message's type
 _GET = _CONNTRACK | 1
 _DELETE = _CONNTRACK | 2
 _FAMILY = struct.Struct("=BxH")  # Address family, version 0, resource 0
 
 _ORIGINAL = 1  # CTA_TUPLE_ORIG: addresses from the sender's view
+_REPLY = 2  # CTA_TUPLE_REPLY: addresses from the receiver's view
 _STATUS = 3  # CTA_STATUS
 _ID = 12  # CTA_ID
 _FILTER = 25  # CTA_FILTER
@@ -61,19 +61,25 @@ _SOURCE_TRANSLATED = 1 << 4  # IPS_SRC_NAT
 
 
 class Flows(NamedTuple):
-    """The UDP flows to a host port, or from it, without those that are translated as listed."""
+    """The UDP flows with a port, in one of the tuples of their entries, and a status.
 
+    `direction`: _ORIGINAL or _REPLY; `kind`: the source or the destination; of the bits in `mask`,
+    the entry has those of `status`.
+    """
+
+    direction: int
     kind: int
     port: int
-    unless: int
+    mask: int = 0
+    status: int = 0
 
     def contain(self, entry: Mapping[int, bytes]) -> bool:
         """Whether a listed entry is one of them."""
-        transport = attributes(attributes(entry[_ORIGINAL])[_TRANSPORT])
+        transport = attributes(attributes(entry[self.direction])[_TRANSPORT])
         return (
             transport[_NUMBER] == bytes([socket.IPPROTO_UDP])
             and int.from_bytes(transport[self.kind]) == self.port
-            and not int.from_bytes(entry[_STATUS]) & self.unless
+            and int.from_bytes(entry[_STATUS]) & self.mask == self.status
         )
 
     @property
@@ -85,27 +91,38 @@ class Flows(NamedTuple):
     def filter(self) -> bytes:
         """A filter by these fields; the kernel wants a family with it."""
         transport = attribute(_NUMBER, bytes([socket.IPPROTO_UDP])) + self.port_attribute
-        original = attribute(_ORIGINAL | NESTED, attribute(_TRANSPORT | NESTED, transport))
-        mask = attribute(_STATUS_MASK, self.unless.to_bytes(4))
-        status = attribute(_STATUS, bytes(4)) + mask if self.unless else b""
+        tuple_ = attribute(self.direction | NESTED, attribute(_TRANSPORT | NESTED, transport))
+        mask = attribute(_STATUS_MASK, self.mask.to_bytes(4))
+        status = attribute(_STATUS, self.status.to_bytes(4)) + mask if self.mask else b""
         fields = struct.pack("=I", _BY_NUMBER | 1 << self.kind + 2)
-        flags = attribute(_ORIGINAL_FLAGS, fields) + attribute(_REPLY_FLAGS, bytes(4))
-        return original + status + attribute(_FILTER | NESTED, flags)
+        none = bytes(4)
+        original, reply = (fields, none) if self.direction == _ORIGINAL else (none, fields)
+        flags = attribute(_ORIGINAL_FLAGS, original) + attribute(_REPLY_FLAGS, reply)
+        return tuple_ + status + attribute(_FILTER | NESTED, flags)
 
 
 def flows_of(port: int) -> list[Flows]:
     """The flows to a host port, and those of docker-proxy from it.
 
-    The latter would keep a player's next datagrams away from the container. A container's own
-    flows may have the same port, but are translated.
+    A flow of docker-proxy would keep a player's next datagrams away from the container. A
+    container's own flows may have the same port, but are translated.
     """
-    return [Flows(_TO_PORT, port, 0), Flows(_FROM_PORT, port, _SOURCE_TRANSLATED)]
+    return [
+        Flows(_ORIGINAL, _TO_PORT, port),
+        Flows(_ORIGINAL, _FROM_PORT, port, mask=_SOURCE_TRANSLATED),
+    ]
+
+
+def translated_flows(port: int) -> Flows:
+    """The flows of containers whose source was translated to a host port."""
+    return Flows(_REPLY, _TO_PORT, port, mask=_SOURCE_TRANSLATED, status=_SOURCE_TRANSLATED)
 
 
 class Conntrack:
     """Flushes flows on its own thread, for all starts that wait at once, and records failures."""
 
     def __init__(self) -> None:
+        self._netfilter = Netfilter()
         self._threads = Threads(1, "conntrack")
         self._batches = Batches[list[Flows], None](self._forget_all, "conntrack")
         self.failures = 0  # Failures since the agent started
@@ -137,11 +154,16 @@ class Conntrack:
         """Wait for the work in progress, which is bounded by deadlines."""
         await self._batches.finish()
         await self._threads.close()
+        self._netfilter.close()
 
     async def _forget_all(self, waiting: list[list[Flows]]) -> list[None]:
         flows = sorted({one for flows in waiting for one in flows})
-        await self._threads.run(forget_flows, flows)
+        await self._threads.run(self._forget, flows)
         return [None] * len(waiting)
+
+    def _forget(self, flows: Sequence[Flows]) -> None:
+        with self._netfilter.connected() as kernel:
+            forget_by(kernel, flows)
 
     def _failed(self, cause: str) -> None:
         self.failures += 1
@@ -154,15 +176,8 @@ class Conntrack:
         self.warnings = (warning,)
 
 
-def forget_flows(flows: Sequence[Flows]) -> None:
-    """Delete flows in this network namespace. Blocks; raises OSError."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
-        kernel.settimeout(WAIT_SECONDS)
-        forget_by(kernel, flows)
-
-
 def forget_by(kernel: socket.socket, flows: Sequence[Flows]) -> None:
-    """Delete the flows by filter, or from a list where the kernel cannot."""
+    """Delete the flows by filter, or from a list if the kernel cannot. Blocks; raises OSError."""
     families = [(one, family) for one in flows for family in (socket.AF_INET, socket.AF_INET6)]
     try:
         for one, family in families:

@@ -51,7 +51,8 @@ class Plan:
     """What sessions on `bridges` may reach.
 
     `blocked` is in addition to METADATA. `ports`, first and last, is the range of session ports;
-    on `public_address`, sessions of the same host can reach it as well.
+    on `public_address`, sessions of the same host can reach it as well, whether the engine's
+    proxy serves a port or a rule of the engine leads it to a container.
     """
 
     bridges: tuple[str, ...]
@@ -87,6 +88,10 @@ def rules(plan: Plan, version: int) -> dict[str, tuple[str, ...]]:
             ),
         ]
         forward += passes
+        if plan.public_address.version == version:
+            published = _published_at(plan.public_address, "{}:{}".format(*plan.ports))
+            # The engine's own rules would reject it as traffic between containers.
+            forward.append(f"{source} {published} -j ACCEPT")
         forward.append(f"{source} -o {bridge} {_REFUSE[version]}")
         forward += [
             f"{source} -d {network} {_REFUSE[version]}"
@@ -141,25 +146,24 @@ def problems(table: Table, wanted: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
-    """Return input of iptables-restore that leaves the wanted of our rules; empty if they are all.
+    """Return input for iptables-restore that replaces our rules by `wanted`; empty if it has them.
 
     Naming a chain empties it, so a chain is replaced as a whole.
     """
     lines = []
     for chain, ours in wanted.items():
         if _marks(table.get(chain, ())) != _marks(ours):
-            lines += [f":{chain} - [0:0]", *(f"-A {chain} {rule}" for rule in ours)]
+            lines.append(f":{chain} - [0:0]")
+            lines += [f"-A {chain} {rule}" for rule in ours]
     for chain in (FORWARD_CHAIN, INPUT_CHAIN):
-        jump = f"-j {chain}"
-        parents = _parents(table, chain) if chain in wanted else ()
-        right = {parent for parent in parents if _jumps_first(table.get(parent, ()), chain)}
-        for parent, present in table.items():
-            if parent not in right:
-                lines += [f"-D {parent} {jump}"] * present.count(jump)
-        lines += [f"-I {parent} 1 {jump}" for parent in parents if parent not in right]
-        if chain in table and chain not in wanted:
-            lines += [f"-F {chain}", f"-X {chain}"]
-    return "\n".join(["*filter", *lines, "COMMIT", ""]) if lines else ""
+        if chain in wanted:
+            lines += _move_jumps(table, chain, _parents(table, chain))
+        else:
+            lines += _move_jumps(table, chain, ())
+            lines += [f"-F {chain}", f"-X {chain}"] if chain in table else []
+    if not lines:
+        return ""
+    return "\n".join(["*filter", *lines, "COMMIT", ""])
 
 
 def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
@@ -170,9 +174,26 @@ def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
     return frozenset((Protocol(one[1]), int(one[2])) for one in found if one)
 
 
+def _move_jumps(table: Table, chain: str, parents: Sequence[str]) -> list[str]:
+    """Return the commands after which these parents alone jump to a chain, and do so first."""
+    jump = f"-j {chain}"
+    right = {parent for parent in parents if _jumps_first(table.get(parent, ()), chain)}
+    lines = []
+    for parent, present in table.items():
+        if parent not in right:
+            lines += [f"-D {parent} {rule}" for rule in present if rule == jump]
+    lines += [f"-I {parent} 1 {jump}" for parent in parents if parent not in right]
+    return lines
+
+
 def _to(address: Address, protocol: Protocol, ports: str) -> str:
     name = protocol.value
     return f"-d {address} -p {name} -m {name} --dport {ports}"
+
+
+def _published_at(address: Address, ports: str) -> str:
+    """Match packets whose destination was this before the engine led them to a container."""
+    return f"-m conntrack --ctstate DNAT --ctorigdst {address} --ctorigdstport {ports}"
 
 
 def _with_marks(plain: Sequence[str]) -> tuple[str, ...]:
@@ -194,9 +215,11 @@ def _parents(table: Table, chain: str) -> tuple[str, ...]:
     """Return parents of our chain: DOCKER-USER if it exists, FORWARD if that bypasses it."""
     if chain == INPUT_CHAIN:
         return ("INPUT",)
-    user = (_USER_CHAIN,) if _USER_CHAIN in table else ()
-    is_used = user and _jumps_first(table.get("FORWARD", ()), _USER_CHAIN)
-    return user if is_used else (*user, "FORWARD")
+    if _USER_CHAIN not in table:
+        return ("FORWARD",)
+    if _jumps_first(table.get("FORWARD", ()), _USER_CHAIN):
+        return (_USER_CHAIN,)
+    return (_USER_CHAIN, "FORWARD")
 
 
 def _jumps_first(parent: Sequence[str], chain: str) -> bool:

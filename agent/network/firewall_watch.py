@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.network.firewall import Firewall, FirewallError
 from tiltyard.contract import NetworkMode, Protocol, State
 from tiltyard.runtime.clock import Clock

@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.kernel.control_groups import UNIFIED, control_groups
 from agent.network import netlink
 from tiltyard.contract import Protocol
 
 ANSWER_SECONDS = 2.0
+ANY_PORT = 0
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 _REQUEST = struct.Struct("=BBxxIHxx44x")
@@ -27,8 +29,6 @@ _KINDS = {Protocol.TCP: (socket.IPPROTO_TCP, 1 << 10), Protocol.UDP: (socket.IPP
 """Protocol number, and the state bit of TCP_LISTEN or TCP_CLOSE."""
 _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 _PROC = Path("/proc")
-_CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
-"""Mount points of cgroup v2: alone, and beside v1."""
 
 
 class TooManySocketsError(OSError):
@@ -67,7 +67,10 @@ def is_bound_by(
 
 
 def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
-    """Yield the sockets that receive on a port of this network. Blocks; raises OSError."""
+    """Yield the sockets that receive on a port of this network, or on ANY_PORT.
+
+    Blocks; raises OSError.
+    """
     number, states = _KINDS[protocol]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(ANSWER_SECONDS)
@@ -80,16 +83,17 @@ def sockets_on(protocol: Protocol, port: int) -> Iterator[BoundSocket]:
                 yield BoundSocket(address[:size], socket.ntohs(found), group)
 
 
-def group_of(pid: int) -> int | None:
+def group_id_of(pid: int) -> int | None:
     """Return the cgroup v2 id of a process, its folder's inode number, or None. Blocks."""
     try:
-        lines = (_PROC / str(pid) / "cgroup").read_text().splitlines()
+        groups = control_groups((_PROC / str(pid) / "cgroup").read_text())
     except OSError:
         return None
-    path = next((line[len("0::/") :] for line in lines if line.startswith("0::/")), "")
-    for root in _CGROUP_ROOTS if path else ():
-        with suppress(OSError):
-            return (root / path).stat().st_ino
+    unified = [group for group in groups if group.controller == UNIFIED and group.path]
+    for group in unified:
+        for folder in group.folders():
+            with suppress(OSError):
+                return folder.stat().st_ino
     return None
 
 

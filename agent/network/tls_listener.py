@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agent.domain.errors import PortTakenError
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 from agent.network.tls_certificate import HostCertificate
 from agent.network.tls_gate import Gate, Limits
 from agent.network.tls_relay import TlsStream, relay

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent.domain.errors import AgentError, NoCertificateError
-from agent.domain.session import Port, Process, Session
+from agent.domain.sessions.session import Port, Process, Session
 from agent.kernel.processes import live_process
 from agent.network.tls_certificate import CertificateFiles, HostCertificate
 from agent.network.tls_gate import Gate, Limits

@@ -6,12 +6,12 @@ or misses, is confirmed by inspecting that container before anything is removed.
 
 from collections.abc import Collection, Sequence
 
-from agent.domain.engine import LABEL_CONFIG, LABEL_PREPARED, Container
+from agent.domain.containers.engine import LABEL_CONFIG, LABEL_PREPARED, Container
 from agent.domain.errors import AgentError, ContainerGoneError
-from agent.domain.preparation import Discard
-from agent.domain.prepared import Prepared
-from agent.domain.session import Session, checked_id
-from agent.sessions.containers import container_spec, learn_program
+from agent.domain.kept.preparation import Discard
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions.session import Session, checked_id
+from agent.sessions.containers import as_prepared, container_spec
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import decode_label
@@ -93,8 +93,7 @@ class Adoption:
         elif not await self._is_current(template, found):
             self._prepared.remove(prepared_id, found.container, Discard.OUTDATED)
         else:
-            await learn_program(self._runtime, template)
-            self._prepared.keep(Prepared(template, found))
+            self._prepared.keep(await as_prepared(self._runtime, template, found))
 
     async def _discard_outdated(self) -> None:
         """Discard what would be created in another way now; containers of one shape are alike."""

@@ -8,9 +8,11 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 
-from agent.domain.engine import LABEL_INIT, Container, EngineInfo
+from agent.domain.containers.engine import LABEL_INIT, Container, EngineInfo
+from agent.domain.containers.owners import Owned, assign
 from agent.domain.errors import AgentError
-from agent.domain.owners import Owned, assign
+from agent.domain.sessions import retention
+from agent.domain.sessions.retention import Due, Rules
 from agent.images.images import Images
 from agent.kernel.disks import Disks
 from agent.reconciliation.adoption import Adoption
@@ -18,8 +20,6 @@ from agent.reconciliation.recovery import Recovery
 from agent.sessions import cleanup
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
-from agent.state import retention
-from agent.state.retention import Due, Rules
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS, BackOff
 from tiltyard.runtime.clock import is_trusted
 from tiltyard.runtime.logging.events import get_logger

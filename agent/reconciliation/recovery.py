@@ -3,10 +3,10 @@
 import contextlib
 from dataclasses import replace
 
-from agent.domain.engine import LABEL_INIT, Container, ContainerStatus
+from agent.domain.containers.engine import LABEL_INIT, Container, ContainerStatus
+from agent.domain.containers.owners import Owned, assign
 from agent.domain.errors import AgentError, DiskFullError
-from agent.domain.owners import Owned, assign
-from agent.domain.session import Session, Standby
+from agent.domain.sessions.session import Session, Standby
 from agent.sessions.manager import SessionManager
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from agent.changes.feed import Feed
 from agent.domain.errors import AgentError
+from agent.domain.sessions.session import Session
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
 from agent.rpc.statuses import bind_request, check_request
@@ -23,8 +25,9 @@ MAX_AT_ONCE = 1000  # Claims of a stream in progress; the next ones wait with th
 class ClaimStream:
     """The claims of one stream. Its end ends the waits, not the claims."""
 
-    def __init__(self, warm_pools: WarmPools, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, warm_pools: WarmPools, feed: Feed, metrics: Metrics, clock: Clock) -> None:
         self._warm_pools = warm_pools
+        self._feed = feed
         self._metrics = metrics
         self._clock = clock
         self._claims = TaskOwner[None]()
@@ -77,8 +80,9 @@ class ClaimStream:
             with self._metrics.rpc("ClaimSession", self._clock):
                 check_request(claim)
                 wanted = wire.claim_from_proto(claim)
+                known = self._known_standby(claim)
                 session = await self._warm_pools.claim(claim.internal_id, wanted)
-            result.session.CopyFrom(wire.session_to_proto(session))
+            _succeed(result, known, session)
         except AgentError as error:
             log.debug("claim refused", reason=error.reason.name, error=str(error))
             _fail(result, error)
@@ -90,6 +94,21 @@ class ClaimStream:
             self._slots.release()
         self._results.append(result)
         self._wake.set()
+
+    def _known_standby(self, claim: pb.Claim) -> Session | None:
+        """Return the standby to claim, if its last report is the one that the caller knows."""
+        standby = self._warm_pools.standby(claim.internal_id)
+        if standby is None or standby.sequence != claim.known_sequence:
+            return None
+        return standby if claim.known_incarnation == self._feed.incarnation else None
+
+
+def _succeed(result: pb.ClaimResult, known: Session | None, session: Session) -> None:
+    claimed = None if known is None else wire.claimed_to_proto(known, session)
+    if claimed is None:
+        result.session.CopyFrom(wire.session_to_proto(session))
+    else:
+        result.claimed.CopyFrom(claimed)
 
 
 def _fail(result: pb.ClaimResult, error: AgentError) -> None:

@@ -7,22 +7,24 @@ from typing import Any
 
 from agent.artifacts.fetching import Artifacts, checked_path
 from agent.changes.feed import Changes, Feed
-from agent.domain.engine import Credentials, Engine, name_of
+from agent.domain.containers.engine import Credentials, Engine, name_of
 from agent.domain.errors import (
     ContainerGoneError,
     ImageInUseError,
     InvalidArgumentError,
     SessionLiveError,
 )
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.images.images import Images
 from agent.logs import reading as logs
 from agent.logs import report
+from agent.logs.offsets import from_offset, measured
 from agent.metrics.instruments import Metrics
 from agent.rpc import wire
 from agent.rpc.claim_stream import ClaimStream
 from agent.rpc.renewal import HostIdentity
 from agent.rpc.statuses import Context, answers, streams
+from agent.sessions import readiness
 from agent.sessions.manager import SessionManager
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.warm_pools import WarmPools
@@ -156,6 +158,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
             output = logs.read(
                 self.engine, self.records, self.clock, life, follow=follow, rest=rest
             )
+            if request.HasField("offset"):
+                extent = await measured(self.engine, self.records, life)
+                begin = extent.begin(request.offset)
+                yield pb.StreamLogsResponse(offset=begin)
+                if begin is not None and begin < request.offset:
+                    return
+                if begin is not None:
+                    output = from_offset(output, begin)
             async with aclosing(output) as chunks:
                 async for chunk in chunks:
                     self.metrics.log_bytes.inc(len(chunk))
@@ -169,6 +179,14 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         life = self.sessions.life(request.internal_id)
         found = await report.read(self.records, self.clock, life)
         return wire.report_to_proto(*found)
+
+    @answers
+    async def GetBindings(
+        self, request: pb.GetBindingsRequest, context: Context
+    ) -> pb.GetBindingsResponse:
+        """Compare the ports of a session with those that its processes have bound."""
+        session = self.sessions.life(request.internal_id).session
+        return wire.bindings_to_proto(await readiness.bindings(self.engine, session))
 
     @answers
     async def FetchArtifact(  # type: ignore[override]  # gRPC takes a coroutine that writes, too
@@ -214,7 +232,7 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         self, requests: AsyncIterator[pb.ClaimSessionsRequest], context: Context
     ) -> AsyncGenerator[pb.ClaimSessionsResponse]:
         """Claim standbys, each in a task of its own."""
-        stream = ClaimStream(self.warm_pools, self.metrics, self.clock)
+        stream = ClaimStream(self.warm_pools, self.feed, self.metrics, self.clock)
         with self.feed.ended_by(stream.end):
             async with aclosing(stream.results(requests)) as found:
                 async for results in found:
@@ -307,6 +325,8 @@ class AgentService(agent_pb2_grpc.AgentServiceServicer):
         return updates or [self._message(heartbeat=pb.Heartbeat())]
 
     def _image_messages(self) -> list[pb.WatchResponse]:
+        if not self.images.is_known:  # no list: watchers keep the one of the agent's last run
+            return []
         batches = wire.image_batches(self.images.here)
         return [self._message(images=batch) for batch in batches]
 

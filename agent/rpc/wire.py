@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from operator import attrgetter
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import signal_of
-from agent.domain.pools import WarmPool
-from agent.domain.session import LONGEST_TTL_SECONDS, Port, Session
-from agent.domain.stopping import asks_to_end
-from agent.images.images import checked_reference
+from agent.domain.kept.pools import WarmPool
+from agent.domain.references import checked_reference
+from agent.domain.sessions.history import signal_of
+from agent.domain.sessions.session import LONGEST_TTL_SECONDS, Port, Session
+from agent.domain.sessions.stopping import asks_to_end
 from agent.logs.report import Tail
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
@@ -19,7 +20,9 @@ from agent.state.drain import DrainOrder
 from tiltyard.agent.bounds import MAX_DETAIL, MAX_SENTENCE
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import (
+    CAPABILITIES,
     END_REASONS,
+    LIMITS,
     NETWORK_MODES,
     PROTOCOLS,
     STATES,
@@ -30,15 +33,17 @@ from tiltyard.agent.wire import (
 )
 from tiltyard.contract import (
     FORMAT,
+    MIN_PIDS,
+    Capability,
     EndReason,
-    FailedRun,
     Identity,
     PortRequest,
     PreparedShape,
-    PullProgress,
     Resources,
     SessionSpec,
 )
+from tiltyard.ends import FailedRun, PortBindings
+from tiltyard.images import PullProgress
 
 LONGEST_ID = 256
 LONGEST_DRAIN_SECONDS = 100 * LONGEST_TTL_SECONDS
@@ -49,6 +54,12 @@ MOST_PORTS = 32  # Per session: the engine publishes ports one by one, under a l
 
 _PROTOCOLS = {number: protocol for protocol, number in PROTOCOLS.items()}
 _MODES = {number: mode for mode, number in NETWORK_MODES.items()}
+_CAPABILITIES = {number: each for each, number in CAPABILITIES.items()}
+
+
+_CLAIMED = {"spec", "standby", "claim", "deadline", "injected_env", "sequence"}
+_not_claimed = attrgetter(*(each.name for each in fields(Session) if each.name not in _CLAIMED))
+"""Reads the values of a session that its claim does not change."""
 
 
 def spec_from_proto(spec: pb.SessionSpec) -> SessionSpec:
@@ -86,6 +97,10 @@ def _spec(spec: pb.SessionSpec, identity: Identity) -> SessionSpec:
         raise InvalidArgumentError("spec.env", "a name is empty or contains '='")
     if spec.disk_bytes < 0:
         raise InvalidArgumentError("spec.disk_bytes", "it is negative")
+    if spec.pids and spec.pids < MIN_PIDS:
+        raise InvalidArgumentError("spec.pids", f"it is below {MIN_PIDS}")
+    if spec.shm_bytes < 0:
+        raise InvalidArgumentError("spec.shm_bytes", "it is negative")
     if spec.stop_signal and not asks_to_end(spec.stop_signal):
         text = "it is not the name of a signal that a program can handle"
         raise InvalidArgumentError("spec.stop_signal", text)
@@ -101,8 +116,13 @@ def _spec(spec: pb.SessionSpec, identity: Identity) -> SessionSpec:
         ttl=_ttl(spec, "spec.ttl"),
         ports=_port_requests(spec.ports),
         disk_bytes=spec.disk_bytes,
+        pids=spec.pids,
+        shm_bytes=spec.shm_bytes,
         stop_signal=spec.stop_signal,
         stop_grace=_stop_grace(spec),
+        capabilities=_capabilities(spec),
+        image_init=spec.image_init,
+        contiguous=spec.contiguous,
     )
 
 
@@ -111,6 +131,13 @@ def _stop_grace(spec: pb.SessionSpec) -> float:
     if seconds < 0:
         raise InvalidArgumentError("spec.stop_grace", "it is negative")
     return seconds
+
+
+def _capabilities(spec: pb.SessionSpec) -> tuple[Capability, ...]:
+    if any(number not in _CAPABILITIES for number in spec.capabilities):
+        text = "no container of this agent can have one of them"
+        raise InvalidArgumentError("spec.capabilities", text)
+    return tuple(sorted({_CAPABILITIES[number] for number in spec.capabilities}))
 
 
 def pool_from_proto(request: pb.SetWarmPoolRequest) -> WarmPool:
@@ -163,6 +190,7 @@ def session_to_proto(session: Session) -> pb.Session:
         expire_time=timestamp_to_proto(session.deadline.expire_time if session.deadline else None),
         end_time=timestamp_to_proto(session.end_time),
         ready_time=timestamp_to_proto(session.ready_time),
+        failure_time=timestamp_to_proto(session.failure_time),
     )
     if session.standby is not None:
         message.warm_pool = session.standby.pool if session.is_standby else ""
@@ -171,6 +199,18 @@ def session_to_proto(session: Session) -> pb.Session:
     if session.end_reason is not None:
         message.end_reason = END_REASONS[session.end_reason]
     return message
+
+
+def claimed_to_proto(standby: Session, session: Session) -> pb.Claimed | None:
+    """Convert what its claim has changed of a standby; None if anything else has changed."""
+    if session.claim is None or _not_claimed(session) != _not_claimed(standby):
+        return None
+    env = session.injected_env
+    before = standby.injected_env
+    if env.keys() != before.keys():
+        return None
+    changed = {name: value for name, value in env.items() if before[name] != value}
+    return pb.Claimed(sequence=session.sequence, injected_env=changed)
 
 
 def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse:
@@ -187,6 +227,7 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         exit_code=session.exit_code,
         signal=signal_of(session.exit_code),
         oom_killed=session.oom_killed,
+        limits_met=[LIMITS[limit] for limit in session.limits_met],
         restart_count=session.restart_count,
         failed_runs=[_failed_run_to_proto(run) for run in session.failed_runs],
         timeline=[
@@ -202,6 +243,25 @@ def report_to_proto(session: Session, tail: Tail | None) -> pb.GetReportResponse
         return pb.GetReportResponse(report=message)
     return pb.GetReportResponse(
         report=message, log=tail.data, log_truncated=tail.cut, log_damaged=session.log_damaged
+    )
+
+
+def bindings_to_proto(bindings: PortBindings) -> pb.GetBindingsResponse:
+    """Convert the bound and unbound ports of a session."""
+    return pb.GetBindingsResponse(
+        unbound=[
+            pb.UnboundPort(
+                protocol=PROTOCOLS[port.protocol],
+                container_port=port.container,
+                own_port=port.own,
+                loopback=port.loopback,
+            )
+            for port in bindings.unbound
+        ],
+        others=[
+            pb.BoundPort(protocol=PROTOCOLS[port.protocol], port=port.port)
+            for port in bindings.others
+        ],
     )
 
 
@@ -297,6 +357,7 @@ def _failed_run_to_proto(run: FailedRun) -> pb.FailedRun:
         end_time=timestamp_to_proto(run.end_time),
         exit_code=run.exit_code,
         oom_killed=run.oom_killed,
+        limits_met=[LIMITS[limit] for limit in run.limits_met],
         restart_delay=duration_to_proto(run.delay),
     )
 
@@ -337,8 +398,14 @@ def _port_requests(ports: Sequence[pb.PortRequest]) -> tuple[PortRequest, ...]:
             raise InvalidArgumentError(field, f"a port is not in 1 to {LARGEST_PORT}")
         if port.tls and port.protocol != pb.PROTOCOL_TCP:
             raise InvalidArgumentError(field, "TLS needs TCP")
+        if port.tls and port.same:
+            raise InvalidArgumentError(field, "the agent binds the host port of TLS")
         request = PortRequest(
-            port.container_port, _PROTOCOLS[port.protocol], port.tls, port.pinned_host_port
+            container=port.container_port,
+            protocol=_PROTOCOLS[port.protocol],
+            tls=port.tls,
+            pinned=port.pinned_host_port,
+            same=port.same,
         )
         requests.append(request)
     if len({(request.container, request.protocol) for request in requests}) < len(requests):

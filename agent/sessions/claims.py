@@ -9,7 +9,8 @@ the record:
     claim.signalled  → the caller gets its response
 
 A process without a handler would end by the signal. So if no process has one yet, the caller gets
-its response, and the session's task looks again for LISTEN_SECONDS.
+its response, and the session's task looks again for LISTEN_SECONDS. Process 1 never gets it: to an
+init of the image it may be the order to end everything.
 
 A recorded claim is final. After a crash the agent's next run completes it, so a game may get its
 signal twice. `notified` is not recorded for a pool without a signal.
@@ -20,16 +21,16 @@ import enum
 import json
 from dataclasses import replace
 
-from agent.domain.deadlines import deadline_by
-from agent.domain.environment import injected_environment
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
     InvalidArgumentError,
     StandbyNotClaimableError,
 )
-from agent.domain.session import Claim, Session
-from agent.domain.stopping import signal_number
+from agent.domain.sessions.deadlines import deadline_by
+from agent.domain.sessions.environment import injected_environment
+from agent.domain.sessions.session import Claim, Session
+from agent.domain.sessions.stopping import signal_number
 from agent.sessions.life import ClaimRequest, Life
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import Identity, State
@@ -42,7 +43,7 @@ LOOK_SECONDS = 0.1  # Between two looks at which processes do
 
 
 class Heard(enum.Enum):
-    """What became of the signal of a claim; the texts are those of reports."""
+    """The result of sending the signal of a claim; the texts are those of reports."""
 
     YES = "sent"  # To all processes that handle it
     NOT_CAUGHT = "no process has a handler for it"
@@ -120,6 +121,7 @@ class Notifier:
         if self._is_published and session.standby.claim_signal:
             heard = await self._signal(session.standby.claim_signal)
         if heard is not None and heard is not Heard.YES and clock.monotonic() < self._give_up:
+            life.note(claim=replace(session.claim, signal_missed=heard.value))  # it may end first
             life.answer_claim(None)  # the session is the caller's, whenever its game listens
             return LOOK_SECONDS
         await self._finish(session.claim, heard)
@@ -134,13 +136,11 @@ class Notifier:
         missed = "" if heard in {None, Heard.YES} else heard.value
         if missed:
             log.warning("claim signal not sent", session=life.session.internal_id, error=missed)
-        session = life.session.with_changes(
-            claim=Claim(claim.request, self._is_published, signal_missed=missed)
-        )
-        if session.standby is not None and session.standby.claim_signal:
-            await life.save(session)
-        else:  # not recorded: publishing it again after a restart changes nothing
-            life.apply(session)
+        life.note(claim=Claim(claim.request, self._is_published, signal_missed=missed))
+        standby = life.session.standby
+        if standby is not None and standby.claim_signal:
+            # Otherwise it is not recorded: publishing it again after a restart changes nothing.
+            await life.record(life.session)
 
     async def _signal(self, signal: str) -> Heard:
         """Send a signal to the processes that handle it, and to no other: it might end them."""
@@ -151,7 +151,8 @@ class Notifier:
             return Heard.NOT_CAUGHT
         try:
             members = await engine.processes(session.process)
-            listening = [member.process for member in members if member.listens_for(number)]
+            below = [member for member in members if member.process != session.process]
+            listening = [member.process for member in below if member.listens_for(number)]
             for process in listening:
                 await engine.signal_process(process, signal)
         except AgentError as error:
@@ -162,7 +163,7 @@ class Notifier:
             return Heard.NOT_SENT
         if listening:
             return Heard.YES
-        ignores = any(member.ignores(number) for member in members)
+        ignores = any(member.ignores(number) for member in below)
         return Heard.IGNORED if ignores else Heard.NOT_CAUGHT
 
 

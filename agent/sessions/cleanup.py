@@ -6,7 +6,7 @@ At most one step of a session runs at a time. An interrupted step is repeated fr
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from agent.domain.engine import name_of
+from agent.domain.containers.engine import name_of
 from agent.domain.errors import AgentError, ContainerGoneError, DiskFullError, EngineError
 from agent.kernel.disks import Disks
 from agent.logs import reading as logs

@@ -8,7 +8,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agent.domain.engine import (
+from agent.domain.containers.engine import (
     Container,
     ContainerSpec,
     ContainerStatus,
@@ -26,11 +26,12 @@ from agent.domain.errors import (
     ImageMissingError,
     PortTakenError,
 )
-from agent.domain.prepared import Prepared
-from agent.domain.session import Session
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import encode_label
+from tiltyard.contract import MEBI, SessionSpec
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import contained
 
@@ -43,6 +44,7 @@ FIREWALL_FIRST_SECONDS = 0.2
 control plane's timeout of a start."""
 BEGINNING_TRIES = 100
 BEGINNING_STEP_SECONDS = 0.01  # Between two looks at an init that does not wait yet
+LEAST_SHM_BYTES = 64 * MEBI  # As of Docker Engine
 ANSWER_SECONDS = 0.05
 """From the end of a start until what the engine does after it, which would delay its answer."""
 
@@ -58,17 +60,20 @@ async def prepare(runtime: Runtime, reservations: Reservations, template: Sessio
         await create(runtime, template)
         return await start_created(runtime, template)
 
-    await learn_program(runtime, template)
     await runtime.records.prepare(template)
     template, container = await on_free_ports(runtime, reservations, template, begin)
-    return Prepared(template, container)
+    return await as_prepared(runtime, template, container)
 
 
-async def learn_program(runtime: Runtime, template: Session) -> None:
-    """Let the engine look up what an image executes, which it remembers for later starts."""
+async def as_prepared(runtime: Runtime, template: Session, container: Container) -> Prepared:
+    """Find out in advance what a start in a waiting container needs to know of it."""
     # A start may name a program, and a container outlives its image.
     with contextlib.suppress(ImageCannotRunError, ImageMissingError):
         await runtime.engine.program(template.spec.image, ())
+    if container.process is not None:
+        await runtime.usage.watch(container.process, waits=True)
+    await runtime.sources.open(template, container.address)
+    return Prepared(template, container)
 
 
 async def on_free_ports(
@@ -131,18 +136,18 @@ async def start_container(runtime: Runtime, session: Session) -> Container:
     """Start a container until its init waits; no-op if it runs.
 
     Up to FIREWALL_TRIES attempts while other programs hold the firewall. Then flows to its ports
-    that were there before the engine published them are flushed.
+    that were there before the engine published them are flushed, and what it sends is translated.
     """
     container = await _start_container(runtime, session)
-    if container.waits:
-        await runtime.forget_flows(session.ports)
+    await _prepare_ports(runtime, session, container)
     return container
 
 
 async def waiting_container(runtime: Runtime, session: Session) -> Container:
     """The container of a session, which others have started, once its init waits or it has ended.
 
-    Flows to its ports are flushed. In contrast to `start_container`, it is not started again.
+    In contrast to `start_container`, which prepares its ports in the same way, it is not started
+    again.
     """
     name = name_of(session)
     container = await runtime.engine.inspect(name)
@@ -151,9 +156,14 @@ async def waiting_container(runtime: Runtime, session: Session) -> Container:
             break
         await runtime.clock.sleep(BEGINNING_STEP_SECONDS)
         container = await runtime.engine.inspect(name)
-    if container.waits:
-        await runtime.forget_flows(session.ports)
+    await _prepare_ports(runtime, session, container)
     return container
+
+
+async def _prepare_ports(runtime: Runtime, session: Session, container: Container) -> None:
+    if container.waits:
+        await runtime.sources.open(session, container.address)
+        await runtime.forget_flows(session.ports)
 
 
 async def _start_container(runtime: Runtime, session: Session) -> Container:
@@ -174,7 +184,7 @@ async def _start_container(runtime: Runtime, session: Session) -> Container:
 async def renaming(runtime: Runtime, session: Session) -> AsyncIterator[None]:
     """Give a prepared container the name of its session, best effort, beside the `with` body.
 
-    The name says whose it is if the record is lost.
+    If the record is lost, the name identifies the session.
     """
     if not session.prepared or session.state.ended:
         yield
@@ -214,6 +224,14 @@ def container_spec(runtime: Runtime, session: Session) -> ContainerSpec:
         init=str(runtime.init),
         record=encode_label(session),
         gpu_ids=session.gpu_ids,
+        pids=runtime.pids_limit(spec),
+        shm_bytes=_shm_bytes(spec),
         disk_bytes=runtime.disk_limit(spec),
+        capabilities=spec.capabilities,
         prepared=session.is_template,
     )
+
+
+def _shm_bytes(spec: SessionSpec) -> int:
+    """The size of a session's /dev/shm, whose content counts as its memory."""
+    return spec.shm_bytes or max(spec.limits.memory_bytes // 2, LEAST_SHM_BYTES)

@@ -3,21 +3,21 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from signal import SIGKILL
 from typing import Self, TypeVar
 
-from agent.domain import stopping
-from agent.domain.ends import Evidence
-from agent.domain.engine import Container, ReportedEnd, name_of
+from agent.domain.containers.ends import Evidence, SeenEnd
+from agent.domain.containers.engine import Container, name_of
 from agent.domain.errors import AgentError, ContainerGoneError, EngineUnavailableError
-from agent.domain.history import MOST_KILLED
-from agent.domain.session import Process, Session
-from agent.domain.stopping import Member
+from agent.domain.sessions import stopping
+from agent.domain.sessions.history import MOST_KILLED
+from agent.domain.sessions.session import Process, Session
+from agent.domain.sessions.stopping import Member
 from agent.init.messages import WAIT_FOR_ALL
 from agent.sessions.runtime import Runtime
-from tiltyard.contract import StopResult
+from tiltyard.ends import StopResult
 from tiltyard.runtime.back_off import RETRY_FIRST_SECONDS
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -33,17 +33,6 @@ CONFIRM_STEP_SECONDS = 0.02
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class SeenEnd:
-    """The end of a process that this agent followed, and what its init reported.
-
-    `time` is Unix time, None if the process may have ended earlier.
-    """
-
-    time: float | None
-    reported: ReportedEnd | None = None
-
-
 class Following:
     """Follows a session's process from now to its end, in a task of its own.
 
@@ -52,6 +41,7 @@ class Following:
 
     def __init__(self, runtime: Runtime, session: Session, process: Process) -> None:
         self._runtime = runtime
+        self._session = session
         self._channel = runtime.records.channel(session)
         self.process = process
         self.task = asyncio.create_task(self._follow(), name=f"end-{session.internal_id}")
@@ -81,7 +71,7 @@ class Following:
         process = self.process
         engine = self._runtime.engine
         reported = await _until_answered(
-            self._runtime, lambda: engine.wait_end(process, self._channel), pid=process.pid
+            self._runtime, self._session, lambda: engine.wait_end(process, self._channel)
         )
         return SeenEnd(self._runtime.clock.time(), reported)
 
@@ -104,7 +94,7 @@ async def end_process(
 
 
 class _Stop:
-    """Asks the processes of a run to end, in the waves of `agent.domain.stopping`."""
+    """Asks the processes of a run to end, in the waves of `agent.domain.sessions.stopping`."""
 
     def __init__(self, runtime: Runtime, session: Session, first: Process) -> None:
         self._runtime = runtime
@@ -117,8 +107,11 @@ class _Stop:
         """Send the signal to each process that is due; returns after `grace` seconds."""
         clock = self._runtime.clock
         begin = clock.monotonic()
-        members = at_first = await self._members()
-        if self._first not in {member.process for member in members}:
+        members = await self._members()
+        at_first = members
+        if self._first in {member.process for member in members}:
+            at_first = ()  # an init of the image signals the others itself, in its own order
+        else:
             await self._send(self._first, str(WAIT_FOR_ALL))
         for is_late, limit in ((False, grace * stopping.LATE_SHARE), (True, grace)):
             is_over = False
@@ -139,7 +132,7 @@ class _Stop:
         left = await self._members()
         number = stopping.signal_number(self.result.signal) or 0
         asked = [member for member in left if member.process in self._signalled]
-        is_held_back = bool(asked) and all(member.waits_for(number) for member in asked)
+        is_held_back = bool(asked) and all(self._misses(member, number) for member in asked)
         log.info("still running after the grace period", session=self._session.internal_id)
         self.result = replace(
             self.result,
@@ -147,6 +140,11 @@ class _Stop:
             forced=True,
             killed=tuple(member.name for member in left[:MOST_KILLED]),
         )
+
+    def _misses(self, member: Member, number: int) -> bool:
+        """Return whether a signal has not reached a process; of process 1 some are dropped."""
+        is_dropped = member.process == self._first and not member.listens_for(number)
+        return is_dropped or member.waits_for(number)
 
     async def _send_wave(self, wave: Sequence[Process]) -> None:
         """Send the signal to processes or, if the agent is not allowed to, through the engine."""
@@ -168,7 +166,7 @@ class _Stop:
             await runtime.clock.sleep(LOOK_SECONDS)
         for process in waited:
             wait = partial(runtime.engine.wait_end, process)
-            await _until_answered(runtime, wait, pid=process.pid)
+            await _until_answered(runtime, self._session, wait)
 
     async def _members(self) -> Sequence[Member]:
         """The live processes of the program; its first one if they cannot be read."""
@@ -178,7 +176,7 @@ class _Stop:
             log.warning(
                 "cannot see processes", session=self._session.internal_id, error=str(error)
             )
-            return (Member(self._first, 0, ""),)
+            return (Member(self._first, 0, "", caught=stopping.ALL_SIGNALS),)
 
     async def _send(self, process: Process, signal: str) -> bool:
         return await _send_directly(self._runtime, self._session, process, signal)
@@ -204,17 +202,18 @@ async def _kill(
 async def end_forgotten(runtime: Runtime, session: Session) -> None:
     """End a run that a killed engine has forgotten."""
     name = name_of(session)
-    await _until_answered(runtime, lambda: runtime.engine.end_forgotten(name), container=name)
+    await _until_answered(runtime, session, lambda: runtime.engine.end_forgotten(name))
 
 
 async def _until_answered(
-    runtime: Runtime, call: Callable[[], Awaitable[T]], **about: object
+    runtime: Runtime, session: Session, call: Callable[[], Awaitable[T]]
 ) -> T:
     while True:
         try:
             return await call()
         except AgentError as error:
-            log.warning("cannot follow or end a process", **about, error=str(error))
+            internal_id = session.internal_id
+            log.warning("cannot follow or end a process", session=internal_id, error=str(error))
             await runtime.clock.sleep(RETRY_FIRST_SECONDS)
 
 
@@ -224,13 +223,16 @@ async def evidence(runtime: Runtime, session: Session, seen: SeenEnd | None) -> 
     The container may also have been restarted by others, with its live process, or still be
     reported as running without a process after CONFIRM_SECONDS; the engine then frees its ports.
     """
+    await runtime.sources.close(session.made_for)  # before its address has another container
     container, disturbed = await _ended_container(runtime, session)
+    if container is not None and container.process is not None:
+        await runtime.sources.open(session, container.address)
     return Evidence(
         seen=None if seen is None else seen.time,
         reported=None if seen is None else seen.reported,
         engine=container,
         disturbed=disturbed,
-        oom_kills=session.run_usage.oom_kills or 0,
+        usage=session.run_usage,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.domain.errors import AgentError, DiskFullError, StandbyNotClaimableError
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import EndReason, Identity, State
@@ -43,7 +43,7 @@ class Life:
         self._runtime = runtime
         self._reservations = reservations
         self.session = session
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # Set by changes, cleared by who waits for the next one
         self._start_finished = asyncio.Event()
         if self.started:
             self._start_finished.set()
@@ -79,6 +79,7 @@ class Life:
     async def wait_for(self, reached: Callable[[Session], bool]) -> None:
         """Wait until `reached` holds or the session is removed."""
         while not reached(self.session) and not self.removed.is_set():
+            self._changed.clear()
             await self._changed.wait()
 
     # -- requests ------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Life:
         if session.state is not State.RUNNING:
             ended = StandbyNotClaimableError("it has ended") if session.is_standby else None
             self.answer_claim(ended)
-        self._wake_waiters()
+        self._changed.set()
         if self.started:
             self._runtime.feed.session_changed(
                 self.session,
@@ -137,7 +138,7 @@ class Life:
             )
 
     def note(self, **changes: object) -> None:
-        """Apply changes that the next `save` records."""
+        """Apply changes that the next `save` reports and records."""
         self.session = self.session.with_changes(**changes)
 
     async def publish(self) -> bool:
@@ -173,11 +174,7 @@ class Life:
     def mark_removed(self) -> None:
         """Mark the session as removed and wake all waiters."""
         self.removed.set()
-        self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
         self._changed.set()
-        self._changed = asyncio.Event()
 
 
 def _is_awaited(before: Session, after: Session) -> bool:

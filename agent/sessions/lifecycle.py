@@ -15,11 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agent.domain import ends, restarts, runs
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import deadline_by
-from agent.domain.ends import Evidence
-from agent.domain.engine import Container, name_of
+from agent.domain.containers import ends, runs
+from agent.domain.containers.ends import Evidence, SeenEnd
+from agent.domain.containers.engine import Container, name_of
 from agent.domain.errors import (
     AgentError,
     DiskFullError,
@@ -30,9 +29,11 @@ from agent.domain.errors import (
     PortTakenError,
     SessionStoppedError,
 )
-from agent.domain.preparation import Discard
-from agent.domain.prepared import Prepared
-from agent.domain.session import Drain, Process, Session
+from agent.domain.kept.preparation import Discard
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions import restarts
+from agent.domain.sessions.deadlines import deadline_by
+from agent.domain.sessions.session import Drain, Process, Session
 from agent.metrics.instruments import start_of
 from agent.sessions import claims, cleanup, containers, ending, readiness, starting
 from agent.sessions.life import Life
@@ -142,6 +143,7 @@ class Lifecycle:
         life = self._life
         name = name_of(life.session)
         await self._runtime.engine.end_forgotten(name)
+        await self._runtime.sources.close(life.session.made_for)
         await self._runtime.engine.remove(name)
         self._runtime.deadlines.clear(life.session.internal_id)
         life.note(prepared="", container="")
@@ -157,10 +159,13 @@ class Lifecycle:
             if container is None or not executes:  # it is recorded as running before it executes
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
+            await self._runtime.sources.open(session, container.address)
             await life.save(runs.running(clock, session, container))
             life.finish_start()
         elif not session.state.ended:
             life.apply(runs.as_found(clock, session, container))
+            if life.session.process is not None:
+                await self._runtime.sources.open(life.session, life.session.address)
             self._waits = container is not None and container.waits
             self._in_doubt = session.state is State.RESTARTING
             if container is None or container.has_lost_process:
@@ -178,7 +183,7 @@ class Lifecycle:
         if not session.restarts:
             self._life.ask_stop(EndReason.HOST_RESTART)
         elif session.state is State.RUNNING:
-            found = Evidence(engine=container, oom_kills=session.run_usage.oom_kills or 0)
+            found = Evidence(engine=container, usage=session.run_usage)
             end = ends.end_of(session, found, now=self._runtime.clock.time())
             delay = restarts.FIRST_DELAY_SECONDS
             await self._life.save(ends.failed(session, end, delay=delay))
@@ -273,7 +278,7 @@ class Lifecycle:
                 await first_completed(life.wake.wait(), self._runtime.clock.sleep(pause), name)
         return following.end is not None
 
-    def _as_seen(self, process: Process, end: ending.SeenEnd | None) -> ending.SeenEnd | None:
+    def _as_seen(self, process: Process, end: SeenEnd | None) -> SeenEnd | None:
         """The end of a process, without its time if the process may have ended earlier."""
         if end is None or process != self._recorded_only:
             return end
@@ -405,7 +410,7 @@ class Lifecycle:
                 at=now,
                 end_time=now,
                 end_reason=life.session.stop_reason,
-                detail="its process survives SIGKILL",
+                detail="SIGKILL did not end its process; the host keeps its ports until it ends",
                 kept_since=deadline_by(self._runtime.clock, 0),
             )
         )
@@ -416,6 +421,7 @@ class Lifecycle:
         while not await ending.kill_process(self._runtime, self._life.session, process):
             continue
         self._life.unkillable = False
+        await self._runtime.sources.close(self._life.session.made_for)
         await self._measure(process, last=True)
         self._life.release()
         await self._life.save(self._life.session.with_changes(process=None))
@@ -442,6 +448,7 @@ class Lifecycle:
             try:
                 name = name_of(life.session)
                 await self._runtime.engine.end_forgotten(name)
+                await self._runtime.sources.close(life.session.made_for)
                 await self._runtime.engine.remove(name)
                 await self._runtime.records.delete(life.session)
             except AgentError as failure:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from functools import partial
 
-from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container
+from agent.domain.containers.engine import Container
 from agent.domain.errors import (
     AgentError,
     CannotKillError,
@@ -18,9 +17,10 @@ from agent.domain.errors import (
     SessionStoppedError,
     SpecConflictError,
 )
-from agent.domain.pools import WarmPool
-from agent.domain.prepared import Prepared
-from agent.domain.session import Session, checked_id
+from agent.domain.kept.pools import WarmPool
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions.deadlines import deadline_by
+from agent.domain.sessions.session import Session, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.drains import Drains
@@ -84,14 +84,14 @@ class SessionManager:
     async def make_room(self, pool: WarmPool) -> None:
         """Let prepared containers give back the ports that a standby lacks."""
         if pool.spec is not None:
-            await self._prepared.make_room(pool.spec.ports)
+            await self._prepared.make_room(pool.spec)
 
     async def stop(self, internal_id: str, reason: EndReason, *, discard: bool = False) -> Session:
         """Stop a session and return it once it has ended; `discard` also removes all of it.
 
         Raises:
             SessionNotFoundError: The id is unknown; a tombstone now rejects a late start.
-            CannotKillError: Its process survives SIGKILL.
+            CannotKillError: SIGKILL did not end its process.
         """
         life = self._find(internal_id)
         if life is not None and not life.started:
@@ -239,7 +239,7 @@ class SessionManager:
             try:
                 return self._begin_session(internal_id, spec)
             except (NoFreePortError, PortTakenError):
-                if not await self._prepared.make_room(spec.ports):
+                if not await self._prepared.make_room(spec):
                     raise
             return self._find(internal_id) or self._begin_session(internal_id, spec)
 

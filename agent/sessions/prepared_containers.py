@@ -1,6 +1,6 @@
 """The prepared containers of a host, which wait for starts.
 
-`domain/preparation.py` decides what to prepare and to discard; this module executes the plan,
+`domain/kept/preparation.py` decides what to prepare and to discard; this module executes the plan,
 hands containers to starts, and compares what it keeps with what the engine lists.
 """
 
@@ -8,18 +8,18 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from agent.changes.looking import look_at_changes
-from agent.domain.demands import Demands
 from agent.domain.errors import AgentError, NoFreePortError
-from agent.domain.preparation import MOST_CONTAINERS, Discard, plan
-from agent.domain.prepared import Prepared
-from agent.domain.setbacks import Setbacks
-from agent.domain.stock import Stock
+from agent.domain.kept.demands import Demands
+from agent.domain.kept.preparation import MOST_CONTAINERS, Discard, plan
+from agent.domain.kept.prepared import Prepared
+from agent.domain.kept.setbacks import Setbacks
+from agent.domain.kept.stock import Stock
 from agent.sessions.containers import ANSWER_SECONDS
 from agent.sessions.life import Life
 from agent.sessions.preparing import Preparing
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
-from tiltyard.contract import PortRequest, PreparedShape, Protocol, SessionSpec, shape_key
+from tiltyard.contract import PreparedShape, Protocol, SessionSpec, shape_key
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -45,7 +45,7 @@ class PreparedContainers:
         self._has_image = has_image
         self._demands = Demands()
         self.stock = Stock()
-        """Those that wait; readers change nothing."""
+        """The containers that wait. Readers must not change them."""
         self._setbacks = Setbacks()
         self._preparing = Preparing(
             runtime, reservations, self.stock, note_result=self._note_result, changed=self._changed
@@ -107,13 +107,13 @@ class PreparedContainers:
         """
         return self._preparing.discard(prepared, why)
 
-    async def make_room(self, ports: Sequence[PortRequest]) -> bool:
-        """Remove containers whose ports a session lacks; True if it may try again.
+    async def make_room(self, spec: SessionSpec) -> bool:
+        """Remove containers whose ports a session of this spec lacks; True if it may try again.
 
         Nothing is prepared for a while, since more sessions may need ports.
         """
         waiting = [each.prepared_id for each in self.stock]
-        holders = self._reservations.ports.in_the_way(ports, [*waiting, *self.stock.ids])
+        holders = self._reservations.ports.in_the_way(spec, [*waiting, *self.stock.ids])
         if not holders and not self._preparing.removing:
             return False
         self._paused_until = self._now() + PORTS_PAUSE_SECONDS
@@ -282,7 +282,7 @@ class PreparedContainers:
 
     @property
     def _limit(self) -> int:
-        """How many containers may be kept."""
+        """The number of containers that may be kept."""
         if self._reservations.drain.now.draining:
             return 0
         room = MOST_CONTAINERS - self._reservations.capacity.sessions

@@ -4,12 +4,12 @@ import asyncio
 import uuid
 from collections.abc import Callable, Iterable
 
-from agent.domain.engine import prepared_name
+from agent.domain.containers.engine import prepared_name
 from agent.domain.errors import AgentError, EngineTimeoutError, EngineUnavailableError
-from agent.domain.preparation import Discard
-from agent.domain.prepared import Prepared, template_for
-from agent.domain.session import Session
-from agent.domain.stock import Stock
+from agent.domain.kept.preparation import Discard
+from agent.domain.kept.prepared import Prepared, template_for
+from agent.domain.kept.stock import Stock
+from agent.domain.sessions.session import Session
 from agent.sessions import containers
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
@@ -53,7 +53,7 @@ class Preparing:
 
     @property
     def preparing(self) -> int:
-        """How many containers are being prepared."""
+        """The number of containers that are being prepared."""
         return len(self._preparations)
 
     def prepare(self, shape: SessionSpec) -> None:
@@ -71,6 +71,8 @@ class Preparing:
         """Remove a container that has waited; if it has failed, its shape has, too."""
         if why in {Discard.ENDED, Discard.UNUSABLE}:
             self._note_result(shape_key(prepared.template.spec), HAS_ENDED, False)
+        if prepared.container.process is not None:
+            self._runtime.usage.forget(prepared.container.process)
         return self.remove(prepared.prepared_id, prepared.container.container, why)
 
     def remove(self, prepared_id: str, container: str, why: Discard) -> asyncio.Task[None]:
@@ -137,6 +139,7 @@ class Preparing:
         while True:
             try:
                 await engine.end_forgotten(container)
+                await self._runtime.sources.close(prepared_id)
                 await engine.remove(container)
                 await self._runtime.records.drop_prepared(prepared_id)
             except AgentError as error:

@@ -1,10 +1,13 @@
 """Readiness of sessions: true once their processes have bound every declared port."""
 
+from agent.domain.containers.engine import Engine
 from agent.domain.errors import AgentError
-from agent.domain.session import Process, Session
+from agent.domain.sessions.session import Process, Session
+from agent.network.bindings import compare_ports
 from agent.sessions.ending import Following
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
+from tiltyard.ends import PortBindings
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import first_completed
@@ -26,6 +29,17 @@ async def watch(runtime: Runtime, life: Life, following: Following) -> None:
     over = first_completed(following.wait(), life.stop_asked.wait(), f"{name}-over")
     if await first_completed(_ready(runtime, session, following.process), over, name):
         await life.save(session.with_changes(ready_time=runtime.clock.time()))
+
+
+async def bindings(engine: Engine, session: Session) -> PortBindings:
+    """Return which declared ports players cannot reach, and which others a session has bound.
+
+    Raises EngineError if the kernel does not answer.
+    """
+    process = session.process
+    if process is None:
+        return compare_ports(session.ports, (), in_host_network=False)
+    return await engine.bindings(process, session.spec.network_mode, session.ports)
 
 
 async def _ready(runtime: Runtime, session: Session, process: Process) -> None:

@@ -4,11 +4,11 @@ from asyncio import timeout
 from dataclasses import dataclass
 
 from agent.changes.feed import Feed
-from agent.domain.capacity import Capacity
 from agent.domain.errors import DrainingError, StartQueueFullError
-from agent.domain.ports import PortPool
-from agent.domain.prepared import Prepared
-from agent.domain.session import Session
+from agent.domain.host.capacity import Capacity
+from agent.domain.host.ports import PortPool
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions.session import Session
 from agent.kernel.disks import Disks
 from agent.network.tls_ports import TlsPorts
 from agent.settings.policy import Policy
@@ -118,5 +118,7 @@ class Reservations:
 
     def _with_ports(self, session: Session) -> Session:
         spec = session.spec
-        ports = self.ports.reserve(session.internal_id, spec.ports, in_host=spec.in_host)
+        ports = self.ports.reserve(
+            session.internal_id, spec.ports, in_host=spec.in_host, contiguous=spec.contiguous
+        )
         return session.with_changes(ports=ports)

@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol as Interface
 
 from agent.changes.feed import Feed
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import Deadlines
-from agent.domain.engine import Engine
-from agent.domain.session import Port
+from agent.domain.containers.engine import Engine
+from agent.domain.sessions.deadlines import Deadlines
+from agent.domain.sessions.session import Port, Session
 from agent.kernel.usage import UsageMeter
 from agent.metrics.instruments import Metrics
 from agent.settings.model import AgentConfig
@@ -18,6 +19,18 @@ from tiltyard.runtime.failpoints import Reach
 
 ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 """Flushes connection tracking of ports that no game uses yet."""
+
+
+class Sources(Interface):
+    """Translates the source of what containers send, as long as they are open."""
+
+    async def open(self, session: Session, address: str) -> None:
+        """Begin, or go on with another address. Empty addresses are ignored."""
+        ...
+
+    async def close(self, holder: str) -> None:
+        """End for the container made for this id, if there is one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +48,7 @@ class Runtime:
     usage: UsageMeter
     init: Path  # The program that is the first process of every container
     forget_flows: ForgetFlows
+    sources: Sources
     failpoint: Reach
 
     def stop_grace(self, spec: SessionSpec) -> float:
@@ -46,3 +60,7 @@ class Runtime:
     def disk_limit(self, spec: SessionSpec) -> int:
         """Bytes that a session may write; 0 for no limit."""
         return spec.disk_bytes or self.settings.session_disk * MEBI
+
+    def pids_limit(self, spec: SessionSpec) -> int:
+        """The most processes and threads that a session may have."""
+        return spec.pids or self.settings.session_pids

@@ -3,8 +3,8 @@
     reserved → program resolved → recorded → created → started: its init waits → flows flushed
     → recorded as running, session.json published, lifetime armed → program handed over → executed
 
-A restart has the same steps from "started" on, and so has a container that waits because somebody
-else has started it: what follows does not depend on how the container came to wait. A session that
+A restart has the same steps from "started" on, and so has a container that waits because another
+program has started it: the next steps do not depend on why the container waits. A session that
 takes a prepared container begins there, too; its first record is the one of the running session.
 """
 
@@ -12,18 +12,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agent.domain import runs
-from agent.domain.deadlines import deadline_by
-from agent.domain.engine import Container, Start
-from agent.domain.environment import (
+from agent.domain.containers import runs
+from agent.domain.containers.engine import Container, Start
+from agent.domain.errors import HandOverFailedError, PortTakenError
+from agent.domain.sessions.deadlines import deadline_by
+from agent.domain.sessions.environment import (
     check_arguments,
     check_environment,
     container_environment,
+    expanded_program,
     injected_environment,
     longest_injected,
 )
-from agent.domain.errors import HandOverFailedError, PortTakenError
-from agent.domain.session import Deadline, Session
+from agent.domain.sessions.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
 from agent.sessions import containers
 from agent.sessions.reservations import Reservations, StartSlots
@@ -40,10 +41,10 @@ Step = Callable[[str], Awaitable[None]]  # Called between the steps; raises to a
 
 def check_spec(settings: AgentConfig, spec: SessionSpec) -> None:
     """Check arguments and environment before anything is reserved; raises InvalidArgumentError."""
-    check_arguments(spec.args)
     injected = longest_injected(
         settings.env_prefixes, spec.identity.session_id, settings.public_address, spec.ports
     )
+    check_arguments(spec.args, injected)
     check_environment(spec.env, injected)
 
 
@@ -100,6 +101,8 @@ async def start_prepared(
         if session.deadline is not None:
             runtime.deadlines.arm(session.internal_id, session.deadline)
         await step("start.saved")
+        if container.process is not None:
+            runtime.usage.begin(container.process)
         await hand_over(runtime, session, container)
     await step("start.handed")
     return session
@@ -116,9 +119,12 @@ async def hand_over(runtime: Runtime, session: Session, container: Container) ->
     """
     if not session.program:
         raise HandOverFailedError("hand over", "the arguments were lost with the record")
-    env = container_environment(session.spec.env, _injected(runtime, session))
+    injected = _injected(runtime, session)
+    program = expanded_program(session.program, session.spec.args, injected)
+    env = container_environment(session.spec.env, injected)
     channel = runtime.records.channel(session)
-    await runtime.engine.hand_over(container, channel, Start(session.program, env))
+    start = Start(program, env, in_place=session.spec.image_init)
+    await runtime.engine.hand_over(container, channel, start)
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,8 @@
 """The warm pools of a host, kept full also without a control plane.
 
-`domain/standby_plan.py` decides what to start and stop; this module executes the plan. A standby
-starts like any session, but only while `StartSlots.has_spare`; each that has started is followed
-by the next of the plan, without another pass.
+`domain/kept/standby_plan.py` decides what to start and stop; this module executes the plan. A
+standby starts like any session, but only while `StartSlots.has_spare`; each that has started is
+followed by the next of the plan, without another pass.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from agent.domain.errors import (
     StaleRevisionError,
     StandbyNotClaimableError,
 )
-from agent.domain.pools import WarmPool, taken
-from agent.domain.session import Session, checked_id
-from agent.domain.setbacks import Setbacks
-from agent.domain.standby_plan import Plan, plan
+from agent.domain.kept.pools import WarmPool, taken
+from agent.domain.kept.setbacks import Setbacks
+from agent.domain.kept.standby_plan import Plan, plan
+from agent.domain.sessions.session import Session, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import claims
 from agent.sessions.life import ClaimRequest, Life
@@ -75,6 +75,14 @@ class WarmPools:
             check_spec(self._runtime.settings, order.spec)
         # It completes also if the caller disconnects.
         await self._tasks.finish(self._set(order), f"warm-pool-{order.pool}")
+
+    def standby(self, internal_id: str) -> Session | None:
+        """Return a standby; None if it is unknown, or a session."""
+        try:
+            session = self._sessions.life(internal_id).session
+        except SessionNotFoundError:
+            return None
+        return session if session.is_standby else None
 
     async def claim(self, internal_id: str, request: ClaimRequest) -> Session:
         """Claim a standby, and return the session once its game was notified."""

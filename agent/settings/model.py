@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from agent.domain import preparation
+from agent.domain.kept import preparation
 from agent.domain.paths import AGENT_SOCKET
 from agent.domain.steps import STEPS
 from agent.network import firewall_rules
 from agent.network.tls_certificate import CertificateFiles
-from tiltyard.contract import MEBI
+from tiltyard.contract import MAX_PIDS, MEBI, MIN_PIDS
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.settings import (
     Absolute,
@@ -41,7 +41,7 @@ MOST_MEBIBYTES = 1 << 30
 _DNS_PORT = 53
 _LINK_LOCAL = (ipaddress.ip_network("fe80::/10"),)
 _RESERVED_PREFIXES = frozenset({"DOCKER", "GLIBC", "LD", "MALLOC"})
-"""Of Docker's clients, the C library and the loader of programs, which would misread them."""
+"""Prefixes that Docker's clients, the C library and the loader of programs interpret."""
 _PORT_RANGE = re.compile(r"([0-9]{1,5})-([0-9]{1,5})", re.ASCII)
 
 
@@ -147,6 +147,7 @@ class AgentConfig(Settings):
     max_stop_grace: Annotated[float, Field(ge=0, le=3600)] = 60.0
     disk_reserve: Annotated[int, Field(ge=0)] = 2048
     session_disk: Annotated[int, Field(ge=0, le=MOST_MEBIBYTES)] = 10_240
+    session_pids: Annotated[int, Field(ge=MIN_PIDS, le=MAX_PIDS)] = 512
     session_log_lines: Annotated[int, Field(ge=0)] = 5000
     session_log_bytes: Annotated[int, Field(ge=0)] = 8 * MEBI
     host_log_lines: Annotated[int, Field(ge=0)] = 100_000

@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationError
 
 from agent.domain.errors import NotAllowedError
-from tiltyard.contract import MEBI, NANO, NetworkMode, SessionSpec
-from tiltyard.registry_address import why_refused
+from tiltyard.contract import MEBI, NANO, Capability, NetworkMode, SessionSpec
+from tiltyard.images import why_refused
 from tiltyard.runtime.settings import (
     Mistake,
     Settings,
@@ -35,11 +35,13 @@ def _registry(entry: str) -> str:
 
 
 class Policy(Settings):
-    """Limits of requests to this host; an unset one does not apply.
+    """Limits of requests to this host; an unset one does not apply, apart from `max_pids`.
 
     `host_network` is denied by default: such a session reaches everything on the host's loopback.
+    So are all `capabilities`, which a container may have only if they are listed.
     `allowed_registries` are `host[:port]`, case-insensitive; `max_cpu` in cores, `max_ram` and
-    `max_disk` in MiB, and `max_gpus` apply per session.
+    `max_disk` in MiB, `max_gpus` and `max_pids` apply per session. All sessions share the
+    processes that the kernel has, so that there is always a `max_pids`.
     """
 
     allowed_registries: tuple[Annotated[str, AfterValidator(_registry)], ...] | None = None
@@ -47,7 +49,9 @@ class Policy(Settings):
     max_ram: Annotated[float, Field(gt=0)] | None = None
     max_gpus: Annotated[int, Field(ge=0)] | None = None
     max_disk: Annotated[float, Field(gt=0)] | None = None
+    max_pids: Annotated[int, Field(gt=0)] = 4096
     host_network: bool = False
+    capabilities: frozenset[Capability] = frozenset()
 
     def check_image(self, image: str) -> None:
         """Check that an image's registry is allowed; raises NotAllowedError."""
@@ -63,11 +67,15 @@ class Policy(Settings):
         self.check_image(spec.image)
         if spec.network_mode is NetworkMode.HOST and not self.host_network:
             raise NotAllowedError("use the host's network", "does not have host_network = true")
+        denied = ", ".join(sorted(set(spec.capabilities) - self.capabilities))
+        if denied:
+            raise NotAllowedError(f"use {denied}", "does not list it in capabilities")
         asked = (
             ("max_cpu", self.max_cpu, spec.limits.nano_cpus / NANO),
             ("max_ram", self.max_ram, spec.limits.memory_bytes / MEBI),
             ("max_gpus", self.max_gpus, max(spec.limits.gpus, spec.reservation.gpus)),
             ("max_disk", self.max_disk, spec.disk_bytes / MEBI),
+            ("max_pids", self.max_pids, spec.pids),
         )
         for key, most, amount in asked:
             if most is not None and amount > most:
@@ -77,7 +85,10 @@ class Policy(Settings):
 
 
 def load_policy(path: Path | None) -> Policy:
-    """Read the policy; without a file only `host_network` is denied. Raises SettingsError."""
+    """Read the policy; without a file only the host's network and capabilities are denied.
+
+    Raises SettingsError.
+    """
     if path is None:
         return Policy()
     try:

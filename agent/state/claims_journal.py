@@ -1,9 +1,10 @@
 """The journal of claims: the records of claimed sessions, until record.json is replaced.
 
-A claim appends the session's record as one line. All lines that wait are flushed together, so that
+What is claimed is a standby or a prepared container. A session in a prepared container has no
+record.json at first. A claim appends one line. All lines that wait are flushed together, so that
 many claims cost one flush. A line counts until the session's next change replaces record.json, or
 until it is deleted; the file is rewritten when most of it no longer counts. What a power failure
-leaves of lines that were not yet flushed is ignored: nobody was answered.
+leaves of lines that were not yet flushed is ignored: their callers got no answer.
 """
 
 import contextlib
@@ -30,6 +31,10 @@ class ClaimsJournal:
         self._lines: dict[str, bytes] = {}  # The lines that count, by internal id
         self._size = 0
         self._batches = Batches(self._append, "claims journal")
+
+    def __contains__(self, internal_id: str) -> bool:
+        """Return whether the line of a session counts."""
+        return internal_id in self._lines
 
     def read(self) -> bytes:
         """Read the file: records in lines, oldest first; the last ones may be damaged. Blocks."""

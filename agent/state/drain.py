@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from agent.changes.feed import Feed
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import Deadlines, deadline_by, due_by
 from agent.domain.errors import StaleRevisionError
-from agent.domain.session import Deadline, Drain, Session
+from agent.domain.sessions.deadlines import Deadlines, deadline_by, due_by
+from agent.domain.sessions.session import Deadline, Drain, Session
 from agent.state.record import Records
 from tiltyard.runtime.logging.events import get_logger
 

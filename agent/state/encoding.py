@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter
 
-from agent.domain.engine import LABEL_RECORD
-from agent.domain.session import Deadline, Drain, Session
+from agent.domain.containers.engine import LABEL_RECORD
+from agent.domain.sessions.session import Deadline, Drain, Session
 
 PUBLIC_FORMAT = 1
 """Format of session.json. Games are rarely rebuilt: incremented only with a major version."""

@@ -4,7 +4,7 @@
       agent_id                   created once
       format                     version of the whole directory, see `state_format`
       drain.json                 the latest drain order
-      claims                     claimed sessions, newer than their record, see `claims_journal`
+      claims                     sessions that are newer than their record, see `claims_journal`
       lock                       held while an agent runs on this directory
       sessions/<internal id>/    0700
         record.json              the session
@@ -37,8 +37,8 @@ from typing import IO, ParamSpec, Protocol, TypeVar
 from pydantic import TypeAdapter
 
 from agent.domain.errors import DiskFullError
-from agent.domain.pools import WarmPool
-from agent.domain.session import Drain, Session
+from agent.domain.kept.pools import WarmPool
+from agent.domain.sessions.session import Drain, Session
 from agent.init.channel import FOLDER, make_channel
 from agent.state import state_format
 from agent.state.claims_journal import ClaimsJournal
@@ -167,12 +167,25 @@ class Records:
         await self.run(self._create, session, drain)
 
     async def create_durably(self, session: Session, drain: Drain) -> None:
-        """Create a session's directory and first record, durable at once."""
-        await self.run(self._create_durably, session, drain)
+        """Create the directory of a session in a prepared container, and record it in the journal.
+
+        The record is durable then; the directory is once the next change was saved.
+        """
+        made, recorded = await asyncio.gather(
+            self.run(self._create_directory, session, drain),
+            self.save_claim(session),
+            return_exceptions=True,  # an undo must not begin while the other one runs
+        )
+        for error in (made, recorded):
+            if error is not None:
+                raise error
 
     async def prepare(self, template: Session) -> None:
-        """Create the folders of a prepared container, which a power cut may take away."""
-        await self.run(self._make_public, template)
+        """Create the folders of a prepared container.
+
+        A power cut may take away their content, but not that of a session which has a record.
+        """
+        await self.run(self._prepare, template)
 
     async def drop_prepared(self, prepared_id: str) -> None:
         """Remove the folders of a prepared container, ignoring errors."""
@@ -197,8 +210,10 @@ class Records:
     async def save(self, session: Session) -> None:
         """Replace a session's record."""
         self.unrecorded.add(session.internal_id)
-        path = self.directory(session.internal_id) / "record.json"
-        await self.write(path, SESSIONS.dump_json(session))
+        is_first = bool(session.prepared) and session.internal_id in self._claims
+        await self.run(
+            self._save, session.internal_id, SESSIONS.dump_json(session), is_first=is_first
+        )
         self.unrecorded.discard(session.internal_id)
         self._claims.drop(session.internal_id)
 
@@ -271,12 +286,19 @@ class Records:
 
     def _open(self) -> str:
         with disk(self._root):
-            folders = (self._root / "sessions", self.tombstones_dir, self.pools_dir)
+            folders = (
+                self._root / "sessions",
+                self._root / PREPARED,
+                self.tombstones_dir,
+                self.pools_dir,
+            )
             for path in (self._root, *folders, self.spool_dir):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock()
             state_format.check(self._root)
             state_format.mark(self._root)
+            for path in (self._root, self._root / PREPARED):
+                flush_folder(path)  # what an earlier version has made
             _remove(self.spool_dir.iterdir())  # a full disk could not recreate the folder
             id_file = self._root / "agent_id"
             if not id_file.exists():
@@ -294,16 +316,31 @@ class Records:
             raise RuntimeError(f"another agent runs on {self._root}") from None
 
     def _create(self, session: Session, drain: Drain) -> None:
+        self._create_directory(session, drain)
+        path = self.directory(session.internal_id) / "record.json"
+        with disk(path):
+            write(path, SESSIONS.dump_json(session), 0o600, durable=False)
+
+    def _create_directory(self, session: Session, drain: Drain) -> None:
         directory = self.directory(session.internal_id)
         with disk(directory):
             directory.mkdir(mode=0o700, exist_ok=True)
-            public = self._make_public(session)
+            # That of a prepared container is there, or the container cannot be handed a program.
+            public = self.public_dir(session) if session.prepared else self._make_public(session)
             write(public / "session.json", public_view(session, drain), 0o644, durable=False)
-            write(directory / "record.json", SESSIONS.dump_json(session), 0o600, durable=False)
 
-    def _create_durably(self, session: Session, drain: Drain) -> None:
-        self._create(session, drain)
-        self._flush(self.directory(session.internal_id))
+    def _prepare(self, template: Session) -> None:
+        public = self._make_public(template)
+        with disk(public):
+            flush_folder(self._root / PREPARED)  # see `_journalled`
+
+    def _save(self, internal_id: str, data: bytes, *, is_first: bool) -> None:
+        """Replace a record; `is_first`: the directory may not be durable yet."""
+        directory = self.directory(internal_id)
+        _write(directory / "record.json", data)
+        if is_first:
+            with disk(directory):
+                flush_folder(self._root / "sessions")
 
     def _make_public(self, session: Session) -> Path:
         """Create what is missing of the folder that a container sees, and of its channel."""
@@ -315,9 +352,9 @@ class Records:
         return public
 
     def _delete(self, session: Session) -> None:
-        shutil.rmtree(self.directory(session.internal_id), ignore_errors=True)
-        if session.prepared:
+        if session.prepared:  # first, so that no line of the journal counts without the record
             shutil.rmtree(self._prepared_dir(session.prepared), ignore_errors=True)
+        shutil.rmtree(self.directory(session.internal_id), ignore_errors=True)
 
     def _prepared_dir(self, prepared_id: str) -> Path:
         return self._root / PREPARED / prepared_id
@@ -347,12 +384,17 @@ class Records:
     def _load(self) -> tuple[list[Session], list[str]]:
         sessions: list[Session] = []
         damaged: list[str] = []
-        claimed = decode_claims(self._claims.read())
+        claimed = _journalled(self._root)
+        begun = [internal_id for internal_id, each in claimed.items() if each.claim is None]
         counting: dict[str, bytes] = {}
         _remove((self._root / PREPARED).glob(f"*/{PUBLIC}/.*.new"))
-        for directory in (self._root / "sessions").iterdir():
+        for internal_id in sorted({*_names(self._root / "sessions"), *begun}):
+            directory = self.directory(internal_id)
             loaded = None
-            claim = claimed.get(directory.name)
+            claim = claimed.get(internal_id)
+            if internal_id in begun:
+                with contextlib.suppress(OSError):  # the disk is full
+                    directory.mkdir(mode=0o700, exist_ok=True)  # a power cut may have taken it
             with contained("cannot load a session: internal error", session=directory.name):
                 loaded = _load_one(directory, claim)
             if claim is not None and loaded in (None, claim):
@@ -377,6 +419,26 @@ class Records:
             log.warning("removed a session without a readable record", path=str(directory))
             shutil.rmtree(directory, ignore_errors=True)
         return young
+
+
+def _journalled(state_dir: Path) -> dict[str, Session]:
+    """Read the sessions of the journal whose lines count, unless a claim's record is newer.
+
+    That of a start in a prepared container counts until there is a record. If the folder of the
+    container is gone, the start was undone, or its session deleted.
+    """
+    path = state_dir / CLAIMS
+    found = decode_claims(path.read_bytes() if path.exists() else b"")
+    return {
+        internal_id: session
+        for internal_id, session in found.items()
+        if session.claim is not None or _is_first_record(state_dir, session)
+    }
+
+
+def _is_first_record(state_dir: Path, session: Session) -> bool:
+    has_record = (state_dir / "sessions" / session.internal_id / "record.json").exists()
+    return (state_dir / PREPARED / session.prepared).is_dir() and not has_record
 
 
 def _write(path: Path, data: bytes) -> None:

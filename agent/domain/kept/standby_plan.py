@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from agent.domain.pools import WarmPool
-from agent.domain.session import Session
+from agent.domain.kept.pools import WarmPool
+from agent.domain.sessions.session import Session
 
 SURGE_PART = 4
 """A pool may exceed its size by 1/SURGE_PART, rounded up, while its standbys are replaced."""
@@ -38,7 +38,7 @@ def plan(
     cramped: Collection[str] = (),
     draining: bool = False,
 ) -> Plan:
-    """What to start and stop now.
+    """Plan the standbys to start, by their pools, and those to stop.
 
     `standbys` are live, not in doubt, not claimed and not being stopped; `leaving` are the pools
     of those being stopped. `held_back` are pools in back-off; `cramped` those whose next standby
@@ -49,30 +49,46 @@ def plan(
         if session.standby is not None:
             by_pool[session.standby.pool].append(session)
     if draining:
-        return Plan(stop=tuple(each.internal_id for own in by_pool.values() for each in own))
+        everything = [standby for own in by_pool.values() for standby in own]
+        return Plan(stop=_ids(everything))
     starts: list[tuple[float, str]] = []
     stops: list[Session] = []
     for pool in pools:
         own = by_pool.pop(pool.pool, [])
-        newest = [each for each in own if _revision(each) == pool.spec_revision]
-        older = [each for each in own if _revision(each) != pool.spec_revision]
+        newest = [standby for standby in own if _revision(standby) == pool.spec_revision]
+        older = [standby for standby in own if _revision(standby) != pool.spec_revision]
         if pool.pool not in held_back:
-            first = len(newest)
-            count = _missing(pool, newest, older)
-            starts += [((first + each) / pool.size, pool.pool) for each in range(count)]
-        older_kept = max(0, pool.size - sum(map(_is_ready, newest)))
+            starts += _starts(pool, newest, older)
         lacks_room = pool.pool in cramped and pool.pool not in leaving
-        if lacks_room and all(map(_is_ready, newest)):
-            older_kept = min(older_kept, len(older) - 1)
-        stops += _surplus(newest, pool.size) + _surplus(older, max(0, older_kept))
-    for unknown in by_pool.values():
-        stops += unknown
+        stops += _surplus(newest, pool.size)
+        stops += _surplus(older, _older_kept(pool, newest, older, lacks_room=lacks_room))
+    for of_unknown_pool in by_pool.values():
+        stops += of_unknown_pool
     starts.sort()
-    return Plan(tuple(pool for _, pool in starts), tuple(each.internal_id for each in stops))
+    return Plan(tuple(pool for _, pool in starts), _ids(stops))
+
+
+def _starts(
+    pool: WarmPool, newest: list[Session], older: list[Session]
+) -> list[tuple[float, str]]:
+    """The standbys to start: the filled share of the pool before each, and the pool."""
+    count = _missing(pool, newest, older)
+    return [((len(newest) + number) / pool.size, pool.pool) for number in range(count)]
+
+
+def _older_kept(
+    pool: WarmPool, newest: list[Session], older: list[Session], *, lacks_room: bool
+) -> int:
+    """Return the number of standbys of an older spec that no ready one of the newest replaces."""
+    ready = sum(map(_is_ready, newest))
+    kept = pool.size - ready
+    if lacks_room and ready == len(newest):
+        kept = min(kept, len(older) - 1)  # One makes room for the next of the newest
+    return max(0, kept)
 
 
 def _missing(pool: WarmPool, newest: list[Session], older: list[Session]) -> int:
-    """How many to start, within the surge while older ones are ready."""
+    """Return the number of standbys to start, within the surge while older ones are ready."""
     surge = -(-pool.size // SURGE_PART)
     room = pool.size + surge - len(newest) - sum(map(_is_ready, older))
     return max(0, min(pool.size - len(newest), room))
@@ -82,8 +98,12 @@ def _surplus(found: list[Session], kept: int) -> list[Session]:
     """The standbys to stop so that `kept` remain."""
     if len(found) <= kept:
         return []
-    found.sort(key=lambda each: (_is_ready(each), _revision(each), -each.create_time))
+    found.sort(key=lambda standby: (_is_ready(standby), _revision(standby), -standby.create_time))
     return found[: len(found) - kept]
+
+
+def _ids(standbys: Iterable[Session]) -> tuple[str, ...]:
+    return tuple(standby.internal_id for standby in standbys)
 
 
 def _is_ready(session: Session) -> bool:

@@ -22,7 +22,7 @@ from tiltyard.contract import SessionSpec
 from tiltyard.runtime.fair_share import exceeds_share
 
 MOST_CONTAINERS = 1000
-"""Of a host, sessions and prepared ones: an engine's bridge has 1,023 ports."""
+"""Sessions and prepared containers of a host: an engine's bridge has 1,023 ports."""
 FORGOTTEN_SECONDS = 3600.0  # A shape that was not started for so long is no longer kept
 REVIEW_SECONDS = 600.0  # Between two reductions of what a shape wants
 STEADY_SECONDS = 60.0  # After its last start a shape is not displaced
@@ -33,7 +33,7 @@ _GIBI = 2**30
 
 
 def default_limit(memory_bytes: int) -> int:
-    """How many containers a host of this much memory keeps by default: one for each GiB."""
+    """Return the default number of prepared containers of a host: one for each GiB of memory."""
     return min(_LARGEST_DEFAULT, memory_bytes // _GIBI)
 
 
@@ -118,7 +118,7 @@ def plan(
     now: float,
     held_back: Collection[str] = (),
 ) -> Plan:
-    """What to prepare and to discard now, so that at most `limit` containers are kept.
+    """Plan the containers to prepare and to discard, so that at most `limit` are kept.
 
     `demands` and `kept` are by key of a shape; `kept` has the ids of prepared containers, those
     that are being prepared last. Of shapes `held_back` none are begun.

@@ -8,6 +8,9 @@ game has ended. So the signal goes out in waves:
 3. after a third of the grace period, if the program has not ended, to the others that were there
    when the stop began.
 
+An image's own init is the program, and the only one that gets it: it stops what it supervises in
+an order of its own, and its signal would end programs that do not know it.
+
 No process gets it twice from the agent, and none that a process starts while it shuts down: that
 may be the one that saves.
 """
@@ -17,9 +20,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from signal import Signals
 
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 
 LATE_SHARE = 1 / 3  # Of the grace period, after which all processes get the signal
+ALL_SIGNALS = 2**64 - 1  # As bits
 
 _LAST_SIGNAL = 64
 _RELATIVE = re.compile(r"(SIGRTMIN|SIGRTMAX)([+-]\d{1,2})")
@@ -69,8 +73,9 @@ def next_wave(
 ) -> tuple[Process, ...]:
     """Return the processes that get the signal now.
 
-    `members` live now, `at_first` did when the stop began. `signalled` were sent the signal.
-    `is_late`: LATE_SHARE of the grace period has passed.
+    `members` live now, `at_first` did when the stop began, without those that an image's own init
+    signals itself. `signalled` were sent the signal. `is_late`: LATE_SHARE of the grace period
+    has passed.
     """
     live = {member.process for member in members}
     if not signalled:

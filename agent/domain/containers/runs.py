@@ -4,8 +4,8 @@ A run begins at its hand-over. The session is recorded with it before, while the
 """
 
 from agent.domain.clock import HostClock
-from agent.domain.engine import Container
-from agent.domain.session import Session
+from agent.domain.containers.engine import Container
+from agent.domain.sessions.session import Session
 from tiltyard.contract import State
 
 

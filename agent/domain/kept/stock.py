@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agent.domain.prepared import Prepared
+from agent.domain.kept.prepared import Prepared
 from tiltyard.contract import SessionSpec, shape_key
 
 
@@ -21,7 +21,7 @@ class Stock:
         return iter([each for own in self._waiting.values() for each in own.values()])
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of containers that wait."""
         return sum(map(len, self._waiting.values()))
 
     def __contains__(self, prepared: Prepared) -> bool:
@@ -36,7 +36,7 @@ class Stock:
 
     @property
     def by_shape(self) -> Mapping[str, Sequence[Prepared]]:
-        """Those that wait, of each shape of which some do."""
+        """The containers that wait, of each shape that has any."""
         return {key: tuple(own.values()) for key, own in self._waiting.items()}
 
     @property
@@ -53,7 +53,7 @@ class Stock:
         return self._keys[prepared.prepared_id]
 
     def waiting(self, key: str) -> int:
-        """How many of a shape wait."""
+        """Return the number of containers of a shape that wait."""
         return len(self._waiting.get(key, ()))
 
     def begin(self, prepared_id: str, key: str) -> None:

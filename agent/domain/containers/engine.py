@@ -11,9 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from typing import Protocol as Interface
 
-from agent.domain.session import Port, Process, Session
-from agent.domain.stopping import Member
-from tiltyard.contract import NetworkMode, PullProgress, Resources
+from agent.domain.host.kernel_limits import ContainerLimits
+from agent.domain.sessions.session import Port, Process, Session
+from agent.domain.sessions.stopping import Member
+from tiltyard.contract import Capability, NetworkMode, Resources
+from tiltyard.ends import Limit, PortBindings
+from tiltyard.images import PullProgress
 
 LABEL_AGENT = "io.tiltyard.agent"
 """Id of the agent that owns the container; containers without it are never touched."""
@@ -56,8 +59,10 @@ class ContainerSpec:
     """A container to create, whose init waits for its program once it is started.
 
     `public_dir` is an absolute path on the host, mounted read-only at /run/tiltyard; `init` is the
-    path of the init program there. `disk_bytes` limits the writable layer, 0 for no limit. With
-    `prepared` no session has the container yet, and `internal_id` is the prepared container's id.
+    path of the init program there. `disk_bytes` limits the writable layer, 0 for no limit; `pids`
+    limits processes and threads, and `shm_bytes` is the size of /dev/shm. It has no capabilities
+    but `capabilities`. With `prepared` no session has the container yet, and `internal_id` is the
+    prepared container's id.
     """
 
     internal_id: str
@@ -71,8 +76,11 @@ class ContainerSpec:
     limits: Resources
     public_dir: str
     record: str
+    pids: int
+    shm_bytes: int
     gpu_ids: tuple[str, ...] = ()
     disk_bytes: int = 0
+    capabilities: tuple[Capability, ...] = ()
     prepared: bool = False
 
     @property
@@ -99,7 +107,8 @@ class Start:
     """The contents of a hand-over: what a container's init executes.
 
     `program` is the entry point with its arguments. `env` is added to the variables that the
-    image sets. With `in_place` the program becomes the first process itself, not a child of init.
+    image sets; HOME is /tmp if neither sets it and the user has no entry in /etc/passwd. With
+    `in_place` the program becomes the first process itself, not a child of init.
     """
 
     program: tuple[str, ...]
@@ -111,11 +120,13 @@ class Start:
 class ReportedEnd:
     """The end of a program as the container's init reported it; a container may lie.
 
-    `status` is that of wait(2). `time` is in Unix seconds.
+    `status` is that of wait(2). `time` is in Unix seconds. `limits_met`:
+    limits that it had met.
     """
 
     status: int
     time: float
+    limits_met: tuple[Limit, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -125,7 +136,7 @@ class ReportedEnd:
 
 
 class InitState(enum.Enum):
-    """What the first process of a container does, by its name."""
+    """The state of the first process of a container, by its name."""
 
     BEGINNING = "beginning"  # It does not wait yet
     WAITING = "waiting"  # For a hand-over
@@ -149,7 +160,8 @@ class Container:
     `process`, its first, is set only while that process lives: an engine may report a container as
     running whose process is gone. `init` is the state of that process. `exit_code` and `end_time`
     are of the last run, None before its end. `address` is the one on its bridge while it runs.
-    `stop_signal` is that of its image, empty if it names none.
+    `stop_signal` and `home`, the variable HOME, are those of its image, empty if it sets none.
+    `starts_as_root`: its image names no other user.
     """
 
     container: str
@@ -164,6 +176,8 @@ class Container:
     error: str = ""
     address: str = ""
     stop_signal: str = ""
+    home: str = ""
+    starts_as_root: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -188,15 +202,21 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine and its machine; `data_root` has its containers, unreported values are empty."""
+    """The engine and its machine; unreported values are empty.
+
+    `data_root` has its containers, `image_root` its images and what containers write. `platform`:
+    that of the images that it runs, such as "linux/amd64".
+    """
 
     version: str
     cpus: int
     memory_bytes: int
     warnings: tuple[str, ...] = ()
     data_root: str = ""
+    image_root: str = ""
     runc: str = ""
     kernel: str = ""
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +377,8 @@ class Engine(Interface):
     async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
         """Wait until the process is gone, without asking the engine.
 
-        `channel`: that of its container, whose init may have reported the end of the program
-        meanwhile.
+        `channel`: that of its container, whose init may report the end of the program. What it
+        reports between a hand-over and the first wait is kept for that.
         """
         ...
 
@@ -369,10 +389,32 @@ class Engine(Interface):
         """
         ...
 
+    async def changed_limits(
+        self, wanted: Mapping[Process, ContainerLimits]
+    ) -> Mapping[Process, tuple[str, ...]]:
+        """Return the limits of containers that the kernel does not enforce as wanted. Cheap.
+
+        Containers are named by their first processes; those that are gone are left out.
+        """
+        ...
+
+    async def set_limits(self, container: str, wanted: ContainerLimits) -> None:
+        """Set the limits of a running container again."""
+        ...
+
     async def has_bound(
         self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
     ) -> bool:
         """True if every port of a container is bound; False if `process`, its first, is gone."""
+        ...
+
+    async def bindings(
+        self, process: Process, network_mode: NetworkMode, ports: Sequence[Port]
+    ) -> PortBindings:
+        """Compare the ports of a container with those that its processes have bound.
+
+        `process` is its first. Raises EngineError if the kernel does not answer.
+        """
         ...
 
     def logs(

@@ -33,7 +33,7 @@ class Capacity:
 
     @property
     def free_sessions(self) -> int:
-        """How many more sessions the settings allow."""
+        """The number of further sessions that the settings allow."""
         return max(0, self.max_sessions - len(self._held))
 
     def set_total(self, total: Resources) -> None:

@@ -17,16 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.history import Usage
-from tiltyard.contract import (
-    EndReason,
-    FailedRun,
-    Moment,
-    Protocol,
-    SessionSpec,
-    State,
-    StopResult,
-)
+from agent.domain.sessions.history import Usage
+from tiltyard.contract import EndReason, Protocol, SessionSpec, State
+from tiltyard.ends import FailedRun, Limit, Moment, StopResult
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
@@ -56,7 +49,8 @@ class Port:
     """A port of a session.
 
     `inner`: in the host's network the process of a TLS port binds a second port, since the agent
-    binds the first; else 0.
+    binds the first; else 0. `same`: the process binds `host` also in a network of its own, and
+    `container` only names the port.
     """
 
     container: int
@@ -64,11 +58,16 @@ class Port:
     host: int
     tls: bool = False
     inner: int = 0
+    same: bool = False
 
     @property
     def own(self) -> int:
         """The port in the process's environment; it binds this one in the host's network."""
         return self.inner or self.host
+
+    def bound(self, *, in_host: bool) -> int:
+        """The port that the process binds, in the host's network or in one of its own."""
+        return self.own if in_host or self.same else self.container
 
     @property
     def taken(self) -> tuple[int, ...]:
@@ -133,7 +132,7 @@ class Claim:
     """The claim of a standby.
 
     `request` is JSON, `notified` is true once the game was notified. `signal_missed`: why the
-    pool's signal was not sent, empty if it was or if there is none.
+    pool's signal was not sent so far, empty if it was or if there is none.
     """
 
     request: str
@@ -148,9 +147,10 @@ class Session:
     Times are seconds of Unix time, `restart_delay` is in seconds. `address` is the container's on
     its bridge while `process` lives, empty in the host's network. `boot_id` is the boot on which
     its container last started. `ready_time` is when all ports were bound in the last run, None
-    before. `sequence` is the agent's counter at the last change. `exit_code` and `oom_killed` are
-    of the last run that ended; `run_usage` is of the last run, `earlier_usage` of all before it.
-    `log_sealed` is true while the host has its log, `log_damaged` if a part of it could not be
+    before. `sequence` is the agent's counter at the last change. `exit_code`, `oom_killed` and
+    `limits_met`, which leaves out the memory, are of the last run that ended; `run_usage` is of
+    the last run, `earlier_usage` of all before it. `log_sealed` is true while the host has its
+    log, `log_damaged` if a part of it could not be
     read. `kept_since` is the time of its end, a
     `Deadline` so that retention uses the same clocks. A session with `standby` belongs to its pool
     until it has a `claim`. `program` is what its containers execute, entry point and arguments:
@@ -183,6 +183,7 @@ class Session:
     detail: str = ""
     sequence: int = 0
     oom_killed: bool = False
+    limits_met: tuple[Limit, ...] = ()
     failed_runs: tuple[FailedRun, ...] = ()
     timeline: tuple[Moment, ...] = ()
     earlier_usage: Usage = field(default_factory=Usage)
@@ -207,6 +208,11 @@ class Session:
     def is_template(self) -> bool:
         """True for the description of a prepared container that no session has."""
         return self.prepared == self.internal_id
+
+    @property
+    def made_for(self) -> str:
+        """The id for which its container was made: its own, or that of the prepared container."""
+        return self.prepared or self.internal_id
 
     @property
     def is_standby(self) -> bool:
@@ -237,6 +243,11 @@ class Session:
     def stop_signal(self) -> str:
         """The name or number of the signal by which it is stopped."""
         return self.spec.stop_signal or self.image_signal or "SIGTERM"
+
+    @property
+    def failure_time(self) -> float | None:
+        """When its last failed run ended, in Unix time; None before."""
+        return self.failed_runs[-1].end_time if self.failed_runs else None
 
     @property
     def since(self) -> float:

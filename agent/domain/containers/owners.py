@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION, NAME_PREFIX, Container
+from agent.domain.containers.engine import LABEL_PREPARED, LABEL_SESSION, NAME_PREFIX, Container
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.session import Session, checked_id
+from agent.domain.sessions.session import Session, checked_id
 
 
 class Owned(NamedTuple):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from agent.domain.engine import Container
-from agent.domain.session import Session
+from agent.domain.containers.engine import Container
+from agent.domain.sessions.session import Session
 from tiltyard.contract import SessionSpec
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from signal import SIGKILL, SIGSTOP, Signals
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.session import Standby
+from agent.domain.sessions.session import Standby
 from tiltyard.contract import SessionSpec
 
 NO_SIGNALS = {SIGKILL.name, SIGSTOP.name}  # Signals that no process can handle

@@ -1,4 +1,4 @@
-"""Retention of ended sessions. Pure.
+"""Retention of ended sessions.
 
     what                   is kept                      is removed early
     container, for files   `container_seconds`          while the engine's disk is low
@@ -15,9 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.domain.clock import HostClock
-from agent.domain.deadlines import due_by
-from agent.domain.session import Deadline, Session
-from agent.kernel.disks import Shortage
+from agent.domain.sessions.deadlines import due_by
+from agent.domain.sessions.session import Deadline, Session
 from tiltyard.runtime.clock import is_trusted
 
 ENDED_KEPT = 10_000  # Most ended sessions of a host, apart from those with an unsealed log
@@ -30,6 +29,15 @@ class Rules:
 
     container_seconds: float
     log_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Disks that are low, by their contents. `shared`: containers and logs are on one disk."""
+
+    containers: bool = False
+    logs: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,7 @@ def due(
     is_read: Callable[[str], bool],
     stuck: Collection[str] = (),
 ) -> Due:
-    """What to remove now of these ended sessions, each with its age in seconds.
+    """Choose what to remove of ended sessions, each given with its age in seconds.
 
     `stuck` are those whose last removal failed: they come after the others and do not count as
     freeing space.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from agent.domain import restarts
+from agent.domain.sessions import restarts
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ is due by the current wall clock, once that can be trusted.
 """
 
 from agent.domain.clock import HostClock
-from agent.domain.session import Deadline
+from agent.domain.sessions.session import Deadline
 from tiltyard.runtime.clock import is_trusted
 
 

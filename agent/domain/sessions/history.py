@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tiltyard.contract import FailedRun
+from tiltyard.ends import FailedRun
 
 N = TypeVar("N", int, float)
 
-RUNS_KEPT = 100  # Failed runs in a record, at most 12 KB; `restart_count` is not limited
+RUNS_KEPT = 100  # Failed runs in a record, at most 16 KB; `restart_count` is not limited
 
 MOST_KILLED = 20  # Names of killed processes in a record
 
@@ -19,11 +19,15 @@ _SIGNALLED = 128  # Added to a signal's number for its exit code, as in shells
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Values of the container's cgroup; None if one could not be read."""
+    """Values of the container's cgroup; None if one could not be read.
+
+    `refused_pids`: how often it could not have another process or thread.
+    """
 
     cpu_seconds: float | None = None
     peak_memory_bytes: int | None = None
     oom_kills: int | None = None
+    refused_pids: int | None = None
 
     def __add__(self, later: Usage) -> Usage:
         """The usage of two consecutive runs."""
@@ -31,6 +35,7 @@ class Usage:
             _sum(self.cpu_seconds, later.cpu_seconds),
             _most(self.peak_memory_bytes, later.peak_memory_bytes),
             _sum(self.oom_kills, later.oom_kills),
+            _sum(self.refused_pids, later.refused_pids),
         )
 
     def __or__(self, other: Usage) -> Usage:
@@ -39,6 +44,7 @@ class Usage:
             _most(self.cpu_seconds, other.cpu_seconds),
             _most(self.peak_memory_bytes, other.peak_memory_bytes),
             _most(self.oom_kills, other.oom_kills),
+            _most(self.refused_pids, other.refused_pids),
         )
 
 

@@ -6,7 +6,7 @@ A start raises the demand for its shape, a review lowers it; see `preparation`.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent.domain.preparation import MOST_CONTAINERS, Demand
+from agent.domain.kept.preparation import MOST_CONTAINERS, Demand
 from tiltyard.contract import SessionSpec, shape_key
 
 

@@ -1,0 +1,1 @@
+"""Containers of the engine, and the runs of sessions in them. Pure."""

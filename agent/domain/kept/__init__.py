@@ -1,0 +1,1 @@
+"""What a host keeps in advance: prepared containers and standbys. Pure."""

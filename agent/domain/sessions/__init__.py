@@ -1,0 +1,1 @@
+"""Sessions: their records, environment, deadlines, restarts and stops. Pure."""

@@ -16,7 +16,7 @@ from tiltyard.runtime.tasks import TaskOwner
 
 _REASONS = {value: reason for reason, value in ERROR_REASONS.items()}
 
-_Result = tuple[agent_pb2.Session, str]
+_Result = tuple[agent_pb2.ClaimResult, str]
 _Call: TypeAlias = (
     "grpc.aio.StreamStreamCall[agent_pb2.ClaimSessionsRequest, agent_pb2.ClaimSessionsResponse]"
 )
@@ -38,7 +38,7 @@ class ClaimStream:
         self._is_open = False
 
     async def claim(self, claim: agent_pb2.Claim, timeout: float) -> _Result:
-        """Send a claim; return its session and the agent's incarnation.
+        """Send a claim; return its successful result and the agent's incarnation.
 
         Raises:
             AgentRefusedError: The agent answered with an error.
@@ -99,8 +99,8 @@ class ClaimStream:
         waiting = self._results.get(result.number)
         if waiting is None or waiting.done():
             return
-        if result.HasField("session"):
-            waiting.set_result((result.session, incarnation))
+        if result.HasField("claimed") or result.HasField("session"):
+            waiting.set_result((result, incarnation))
         elif (reason := _REASONS.get(result.reason)) is not None:
             waiting.set_exception(AgentRefusedError(reason, result.error))
         else:

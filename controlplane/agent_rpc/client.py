@@ -15,27 +15,20 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from controlplane.admission.request_slots import release_request_slot
 from controlplane.agent_rpc.claim_stream import ClaimStream
-from controlplane.agent_rpc.reports import watch_messages_in
+from controlplane.agent_rpc.reports import NOTHING_KNOWN, Known, watch_messages_in
+from controlplane.agent_rpc.session_details import bindings_in, report_in
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
     claim_out,
+    claimed_in,
     credentials_out,
     drain_out,
-    report_in,
     session_in,
     shapes_out,
     spec_out,
     standby_order_out,
-)
-from controlplane.domain.contract import (
-    Answer,
-    Claim,
-    Drain,
-    RegistryLogin,
-    SessionReport,
-    StandbyOrder,
-    WatchMessage,
 )
 from controlplane.domain.errors import (
     AgentExcessError,
@@ -43,7 +36,17 @@ from controlplane.domain.errors import (
     AgentRefusedError,
     AgentUnavailableError,
 )
-from controlplane.http.request_slots import release_slot
+from controlplane.domain.hosts.contract import (
+    Answer,
+    Claim,
+    Drain,
+    LogPart,
+    RegistryLogin,
+    SessionReport,
+    StandbyOrder,
+    WatchMessage,
+)
+from controlplane.domain.hosts.reported_sessions import Seen
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -52,10 +55,11 @@ from tiltyard.contract import (
     REQUEST_KEY,
     ErrorReason,
     Identity,
-    PullProgress,
     Resources,
     SessionSpec,
 )
+from tiltyard.ends import PortBindings
+from tiltyard.images import PullProgress
 from tiltyard.runtime.logging.events import bound
 from tiltyard.runtime.tasks import TaskOwner
 
@@ -81,6 +85,10 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.ping_timeout_ms", 4_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # By default a stream runs thousands of messages ahead of a reader that does not read. This is
+    # 2.5 MB/s at a round trip of 100 ms.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 256 * 1024),
     # The return of a host is detected within a second; an attempt to connect has 2 s.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
@@ -159,8 +167,12 @@ class AgentClient:
         await self._closing.wait()
         await self._streams.close()
 
-    def watch(self, incarnation: str, acked_sequence: int) -> AsyncGenerator[WatchMessage, None]:
+    def watch(
+        self, incarnation: str, acked_sequence: int, known: Known = NOTHING_KNOWN
+    ) -> AsyncGenerator[WatchMessage, None]:
         """Follow the host until an error, a cancellation or FOLLOW_TIMEOUT.
+
+        A report that is `known` is not parsed again.
 
         Raises:
             AgentRefusedError: The agent answered with an error.
@@ -169,7 +181,7 @@ class AgentClient:
         request = agent_pb2.WatchRequest(incarnation=incarnation, acked_sequence=acked_sequence)
         ended = "the agent ended the stream"
         responses = self._stream("Watch", request, FOLLOW_TIMEOUT, _whole, ended=ended)
-        return _watch_messages(responses)
+        return _watch_messages(responses, known)
 
     async def start_session(self, internal_id: str, spec: SessionSpec, timeout: float) -> Answer:
         """Start a session. Idempotent on the internal id. Raises as `watch`."""
@@ -178,13 +190,24 @@ class AgentClient:
         request = agent_pb2.StartSessionRequest(internal_id=internal_id, spec=spec_out(spec))
         return await self._call("StartSession", request, timeout, partial(_answered, internal_id))
 
-    async def claim_session(self, claim: Claim, timeout: float) -> Answer:
-        """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`."""
+    async def claim_session(
+        self, claim: Claim, timeout: float, known: Seen | None = None
+    ) -> Answer:
+        """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`.
+
+        `known`: the newest report of the standby, with which the agent need not repeat it.
+        """
         identity = self._with_ticket(claim.internal_id, claim.identity, claim.reservation)
-        request = claim_out(replace(claim, identity=identity))
+        request = claim_out(claim, identity, known)
         with self._calling("ClaimSession"):
-            session, incarnation = await self._claims.claim(request, timeout)
-            return _answer(claim.internal_id, session, incarnation)
+            result, incarnation = await self._claims.claim(request, timeout)
+            if not result.HasField("claimed"):
+                return _answer(claim.internal_id, result.session, incarnation)
+            if known is None or known.incarnation != incarnation:
+                raise ValueError("the changes of a standby that is not known")
+            size = request.identity.ByteSize()
+            session = claimed_in(result.claimed, known.session, identity, size)
+            return Answer(session, incarnation)
 
     async def stop_session(self, internal_id: str, timeout: float, *, discard: bool) -> Answer:
         """Stop a session and wait for its end, at most `timeout` seconds. Raises as `watch`.
@@ -202,10 +225,25 @@ class AgentClient:
         timeout = FOLLOW_TIMEOUT if follow else TRANSFER_TIMEOUT
         return self._stream("StreamLogs", request, timeout, _data)
 
+    def read_log(
+        self, internal_id: str, *, offset: int, follow: bool
+    ) -> AsyncGenerator[LogPart, None]:
+        """Read a log from an offset. Closing cancels the call. Raises as `watch`."""
+        request = agent_pb2.StreamLogsRequest(
+            internal_id=internal_id, follow=follow, offset=offset
+        )
+        timeout = FOLLOW_TIMEOUT if follow else TRANSFER_TIMEOUT
+        return self._stream("StreamLogs", request, timeout, _log_part)
+
     async def get_report(self, internal_id: str) -> SessionReport:
         """Read how a session ended. Raises as `watch`."""
         request = agent_pb2.GetReportRequest(internal_id=internal_id)
         return await self._call("GetReport", request, REPORT_TIMEOUT, report_in)
+
+    async def get_bindings(self, internal_id: str, timeout: float) -> PortBindings:
+        """Read which ports a session has not bound, and others that it has. Raises as `watch`."""
+        request = agent_pb2.GetBindingsRequest(internal_id=internal_id)
+        return await self._call("GetBindings", request, timeout, bindings_in)
 
     def fetch_artifact(self, internal_id: str, path: str) -> AsyncGenerator[bytes, None]:
         """Read a .tar.gz of a file or folder. Closing cancels the call. Raises as `watch`."""
@@ -303,7 +341,7 @@ class AgentClient:
 
     @contextmanager
     def _calling(self, method: str, *, is_stream: bool = False) -> Iterator[None]:
-        release_slot()
+        release_request_slot()
         channel = self._channel
         self._under_way[channel] += 1
         try:
@@ -375,14 +413,15 @@ def _whole(response: agent_pb2.WatchResponse) -> agent_pb2.WatchResponse:
 
 
 async def _watch_messages(
-    responses: AsyncGenerator[agent_pb2.WatchResponse, None],
+    responses: AsyncGenerator[agent_pb2.WatchResponse, None], known: Known
 ) -> AsyncGenerator[WatchMessage, None]:
     """Read messages; between two parts of a large one other tasks run."""
     reached = 0
     async with aclosing(responses):
         async for response in responses:
             with _translated():
-                for number, message in enumerate(watch_messages_in(response, reached)):
+                messages = watch_messages_in(response, reached, known)
+                for number, message in enumerate(messages):
                     if number:
                         await asyncio.sleep(0)
                     yield message
@@ -391,6 +430,10 @@ async def _watch_messages(
 
 def _data(response: agent_pb2.StreamLogsResponse | agent_pb2.FetchArtifactResponse) -> bytes:
     return response.data
+
+
+def _log_part(response: agent_pb2.StreamLogsResponse) -> LogPart:
+    return LogPart(response.data, response.offset if response.HasField("offset") else None)
 
 
 def _progress(response: agent_pb2.PullImageResponse) -> PullProgress | None:

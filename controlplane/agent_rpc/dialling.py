@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from controlplane.agent_rpc.client import AgentClient, Credentials
+from controlplane.domain.hosts.agents import Agent
 from controlplane.metrics.agents import AgentCalls
 from controlplane.pki.authority import agent_host
 from controlplane.pki.issuer import Issuer
 from controlplane.pki.tickets import TicketKey
-from controlplane.storage.tables.fleet import AgentRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Dialler:
     ticket_key: TicketKey
     calls: AgentCalls | None = None
 
-    def client(self, row: AgentRow) -> AgentClient:
+    def client(self, row: Agent) -> AgentClient:
         """Create the client of an agent."""
         make_ticket = partial(self.ticket_key.ticket, row.name)
         return AgentClient(row.address, self.credentials(row), self.calls, make_ticket)
 
-    def credentials(self, row: AgentRow) -> Credentials | None:
+    def credentials(self, row: Agent) -> Credentials | None:
         """Return the credentials for an enrolled agent, of which only its own name is accepted.
 
         Its certificate may be of any trusted authority, since the answer to a move may have been

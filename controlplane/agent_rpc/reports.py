@@ -1,11 +1,19 @@
 """Parses what a host reports over its Watch stream. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
-from controlplane.agent_rpc.wire import check_format, resources_in, session_in
-from controlplane.domain.contract import (
+from controlplane.agent_rpc.wire import (
+    STATE_OF,
+    check_format,
+    resources_in,
+    session_in,
+    written_in,
+)
+from controlplane.domain.hosts.contract import (
     Drain,
     HostReport,
+    HostSession,
     ImagesReported,
     PoolOnHost,
     SessionsReported,
@@ -13,41 +21,79 @@ from controlplane.domain.contract import (
     SnapshotEnd,
     WatchEvent,
     WatchMessage,
+    WrittenSession,
 )
+from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.written import Written
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import PreparedShape
 from tiltyard.runtime.clock import from_ms
 
 SESSIONS_AT_ONCE = 250  # Sessions of a message that are read in one step of the event loop
 
+_ENDED = {number for number, state in STATE_OF.items() if state.ended}
 
-def watch_messages_in(response: agent_pb2.WatchResponse, reached: int) -> Iterator[WatchMessage]:
+FindSeen = Callable[[str], Seen | None]
+"""Returns the last report of a session of the host by its internal id."""
+
+
+def nothing_seen(_: str) -> None:
+    """Find no report: every session is parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The reports that are not parsed again: those in memory, and those in rows."""
+
+    find_seen: FindSeen = nothing_seen
+    written: Written = field(default_factory=Written)
+
+    def is_written(self, session: agent_pb2.Session, incarnation: str) -> bool:
+        """Return whether a report is of a live session and in its row."""
+        return (
+            session.sequence <= self.written.sequence
+            and incarnation == self.written.incarnation
+            and session.state not in _ENDED
+            and not session.warm_pool
+            and not session.in_doubt
+        )
+
+
+NOTHING_KNOWN = Known()
+
+
+def watch_messages_in(
+    response: agent_pb2.WatchResponse, reached: int, known: Known = NOTHING_KNOWN
+) -> Iterator[WatchMessage]:
     """Parse a message of the Watch stream; one of many sessions yields a portion at a time.
 
     `reached` is the sequence of the message before: until the last portion the host is known up
-    to there. Raises as `session_in`.
+    to there. A report that is known, as that of a claim that was answered, is not parsed again.
+    Raises as `session_in`.
     """
+    incarnation = response.incarnation
     sessions = response.sessions.sessions
     first = 0
     while len(sessions) - first > SESSIONS_AT_ONCE:
         portion = sessions[first : first + SESSIONS_AT_ONCE]
-        yield WatchMessage(response.incarnation, reached, _sessions_in(portion))
+        event = _sessions_in(portion, incarnation, known)
+        yield WatchMessage(incarnation, reached, event)
         first += SESSIONS_AT_ONCE
-    rest = _watch_event(response, sessions[first:])
-    yield WatchMessage(response.incarnation, response.sequence, rest)
+    rest: WatchEvent | None
+    if response.WhichOneof("event") == "sessions":
+        rest = _sessions_in(sessions[first:], incarnation, known)
+    else:
+        rest = _watch_event(response)
+    yield WatchMessage(incarnation, response.sequence, rest)
 
 
-def _watch_event(
-    response: agent_pb2.WatchResponse, sessions: Iterable[agent_pb2.Session]
-) -> WatchEvent | None:
-    """Parse the event of a message, which has these `sessions` left."""
+def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
+    """Parse the event of a message without sessions."""
     kind = response.WhichOneof("event")
     if kind == "snapshot_begin":
         return SnapshotBegin()
     if kind == "snapshot_end":
         return SnapshotEnd(response.snapshot_end.reconciled)
-    if kind == "sessions":
-        return _sessions_in(sessions)
     if kind == "host":
         return _host_in(response.host)
     if kind == "images":
@@ -56,8 +102,19 @@ def _watch_event(
     return None
 
 
-def _sessions_in(sessions: Iterable[agent_pb2.Session]) -> SessionsReported:
-    return SessionsReported(tuple(map(session_in, sessions)))
+def _sessions_in(
+    sessions: Iterable[agent_pb2.Session], incarnation: str, known: Known
+) -> SessionsReported:
+    read: list[HostSession] = []
+    written: list[WrittenSession] = []
+    for session in sessions:
+        if known.is_written(session, incarnation):
+            written.append(written_in(session))
+            continue
+        seen = known.find_seen(session.internal_id)
+        is_same = seen is not None and seen.is_of(incarnation, session.sequence)
+        read.append(seen.session if seen is not None and is_same else session_in(session))
+    return SessionsReported(tuple(read), tuple(written))
 
 
 def _host_in(host: agent_pb2.Host) -> HostReport:
@@ -84,6 +141,7 @@ def _host_in(host: agent_pb2.Host) -> HostReport:
         engine_version=host.engine_version,
         runc_version=host.runc_version,
         kernel_version=host.kernel_version,
+        platform=host.platform,
         warm_pools={
             pool.pool_id: PoolOnHost(pool.revision, pool.size) for pool in host.warm_pools
         },

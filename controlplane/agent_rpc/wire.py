@@ -1,25 +1,26 @@
 """Conversion between the protobuf messages of the agent contract and domain values. Pure."""
 
 from collections.abc import Iterable
-from functools import lru_cache
-from sys import intern
+from dataclasses import replace
+from functools import lru_cache, partial
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from controlplane.domain.contract import (
+from controlplane.domain.hosts.contract import (
     Claim,
     Drain,
     HostSession,
     Port,
     RegistryLogin,
-    SessionReport,
     StandbyOrder,
+    WrittenSession,
 )
+from controlplane.domain.hosts.reported_sessions import Seen
 from tiltyard.agent.bounds import MOST_BYTES
 from tiltyard.agent.checked import OutOfBoundsError, items, number, span, text
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import (
+    CAPABILITIES,
     END_REASONS,
     NETWORK_MODES,
     PROTOCOLS,
@@ -30,14 +31,32 @@ from tiltyard.agent.wire import (
     interned,
     resources_to_proto,
 )
-from tiltyard.contract import FORMAT, FailedRun, Moment, Resources, SessionSpec, StopResult
+from tiltyard.contract import FORMAT, Identity, Resources, SessionSpec
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
-_STATES = {number: state for state, number in STATES.items()}
-_END_REASONS = {number: reason for reason, number in END_REASONS.items()}
+PROTOCOL_NAMES = {number: protocol for protocol, number in PROTOCOLS.items()}
+STATE_OF = {number: state for state, number in STATES.items()}
+END_REASON_OF = {number: reason for reason, number in END_REASONS.items()}
 _shared = lru_cache(maxsize=1024)(Resources)  # Shared by the sessions of an application
 _port = lru_cache(maxsize=16384)(Port)  # Shared by hosts with the same range of ports
+
+
+@lru_cache(maxsize=4096)
+def _image(image: str) -> str:
+    """Return the same text for the sessions of an image. Raises OutOfBoundsError."""
+    return text(image, "Session.image")
+
+
+@lru_cache(maxsize=16384)
+def _name(name: str) -> str:
+    """Return the same text for the sessions of an application. Raises OutOfBoundsError."""
+    return text(name, "Identity.application")
+
+
+@lru_cache(maxsize=16384)
+def _host(host: str) -> str:
+    """Return the same text for the sessions of a host. Raises OutOfBoundsError."""
+    return text(host, "Session.host")
 
 
 class NewerFormatError(ValueError):
@@ -69,23 +88,31 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
                 protocol=PROTOCOLS[port.protocol],
                 tls=port.tls,
                 pinned_host_port=port.pinned,
+                same=port.same,
             )
             for port in spec.ports
         ],
         disk_bytes=spec.disk_bytes,
+        pids=spec.pids,
+        shm_bytes=spec.shm_bytes,
         stop_signal=spec.stop_signal,
         stop_grace=duration_to_proto(spec.stop_grace or None),
+        capabilities=[CAPABILITIES[each] for each in spec.capabilities],
+        image_init=spec.image_init,
+        contiguous=spec.contiguous,
     )
 
 
-def claim_out(claim: Claim) -> agent_pb2.Claim:
-    """Convert a claim."""
+def claim_out(claim: Claim, identity: Identity, known: Seen | None) -> agent_pb2.Claim:
+    """Convert a claim, with its identity and ticket, of a standby as far as it is known."""
     return agent_pb2.Claim(
         internal_id=claim.internal_id,
-        identity=identity_to_proto(claim.identity),
+        identity=identity_to_proto(identity),
         ttl=duration_to_proto(claim.ttl),
         request_json=claim.request,
         again=claim.again,
+        known_sequence=0 if known is None else known.session.sequence,
+        known_incarnation="" if known is None else known.incarnation,
     )
 
 
@@ -113,7 +140,9 @@ def credentials_out(login: RegistryLogin | None) -> agent_pb2.RegistryCredential
 
 
 def session_in(session: agent_pb2.Session) -> HostSession:
-    """Parse a session; strings that many sessions share are interned.
+    """Parse a session; strings that many sessions share are shared.
+
+    A restarted control plane reads every session of the fleet here: docs/performance.md.
 
     Raises:
         NewerFormatError: A newer agent has sent it.
@@ -124,98 +153,83 @@ def session_in(session: agent_pb2.Session) -> HostSession:
     if size > MOST_BYTES["Session"]:
         raise OutOfBoundsError("Session")
     known = session.HasField
-    ended = session.end_reason != agent_pb2.END_REASON_UNSPECIFIED
+    end_reason = session.end_reason
+    env = items(session.injected_env, "Session.injected_env")
     return HostSession(
-        internal_id=text(session.internal_id, "Session.internal_id"),
-        identity=identity_from_proto(session.identity),
-        image=intern(text(session.image, "Session.image")),
-        state=_STATES[session.state],
-        ports=tuple(map(_port_in, items(session.ports, "Session.ports"))),
-        reservation=resources_in(session.reservation),
-        injected_env=interned(items(session.injected_env, "Session.injected_env")),
-        create_time=_time_in(span(session.create_time, "Session.create_time")),
-        end_time=(
-            _time_in(span(session.end_time, "Session.end_time")) if known("end_time") else None
-        ),
-        exit_code=session.exit_code if known("exit_code") else None,
-        end_reason=_END_REASONS[session.end_reason] if ended else None,
-        detail=text(session.detail, "Session.detail"),
-        sequence=number(session.sequence, "Session.sequence"),
-        host=intern(text(session.host, "Session.host")),
-        ready_time=(
-            _time_in(span(session.ready_time, "Session.ready_time"))
-            if known("ready_time")
-            else None
-        ),
-        warm_pool=text(session.warm_pool, "Session.warm_pool"),
-        warm_pool_revision=number(session.warm_pool_revision, "Session.warm_pool_revision"),
-        in_doubt=session.in_doubt,
-        size=size,
+        text(session.internal_id, "Session.internal_id"),
+        identity_from_proto(session.identity),
+        _image(session.image),
+        STATE_OF[session.state],
+        tuple([_port_in(port) for port in items(session.ports, "Session.ports")]),
+        resources_in(session.reservation),
+        interned(env),
+        time_in(session.create_time, "Session.create_time"),
+        time_in(session.end_time, "Session.end_time") if known("end_time") else None,
+        session.exit_code if known("exit_code") else None,
+        END_REASON_OF[end_reason] if end_reason else None,
+        text(session.detail, "Session.detail"),
+        number(session.sequence, "Session.sequence"),
+        _host(session.host),
+        time_in(session.ready_time, "Session.ready_time") if known("ready_time") else None,
+        time_in(session.failure_time, "Session.failure_time") if known("failure_time") else None,
+        text(session.warm_pool, "Session.warm_pool"),
+        number(session.warm_pool_revision, "Session.warm_pool_revision"),
+        session.in_doubt,
+        size,
+    )
+
+
+def written_in(session: agent_pb2.Session) -> WrittenSession:
+    """Parse what is needed of each live session. Raises as `session_in`."""
+    check_format("session", session.format)
+    identity = session.identity
+    return WrittenSession(
+        text(session.internal_id, "Session.internal_id"),
+        _name(identity.account),
+        _name(identity.application),
+        STATE_OF[session.state],
+        tuple([_port_in(port) for port in items(session.ports, "Session.ports")]),
+        number(session.sequence, "Session.sequence"),
+        session.ByteSize(),
+        partial(session_in, session),
+    )
+
+
+def claimed_in(
+    claimed: agent_pb2.Claimed, standby: HostSession, identity: Identity, identity_bytes: int
+) -> HostSession:
+    """Return the session that a claim has made of a standby. Raises as `session_in`."""
+    size = claimed.ByteSize()
+    if size > MOST_BYTES["Claimed"]:
+        raise OutOfBoundsError("Claimed")
+    changed = interned(items(claimed.injected_env, "Claimed.injected_env"))
+    return replace(
+        standby,
+        identity=identity,
+        injected_env={**standby.injected_env, **changed},
+        sequence=number(claimed.sequence, "Claimed.sequence"),
+        warm_pool="",
+        in_doubt=False,
+        size=standby.size + identity_bytes + size,
     )
 
 
 def _port_in(port: agent_pb2.Port) -> Port:
     return _port(
         number(port.container_port, "Port.container_port"),
-        _PROTOCOL_NAMES[port.protocol],
+        PROTOCOL_NAMES[port.protocol],
         number(port.host_port, "Port.host_port"),
         port.tls,
     )
 
 
-def report_in(response: agent_pb2.GetReportResponse) -> SessionReport:
-    """Parse a session report. Raises as `session_in`."""
-    report = response.report
-    check_format("report", report.format)
-    known = report.HasField
-    return SessionReport(
-        state=_STATES[report.state],
-        end_reason=_END_REASONS[report.end_reason],
-        detail=report.detail,
-        create_time=_time_in(report.create_time),
-        end_time=_time_in(report.end_time),
-        exit_code=report.exit_code if known("exit_code") else None,
-        signal=report.signal if known("signal") else None,
-        oom_killed=report.oom_killed,
-        restart_count=report.restart_count,
-        failed_runs=tuple(map(_failed_run_in, report.failed_runs)),
-        timeline=tuple(
-            Moment(_STATES[moment.state], _time_in(moment.time)) for moment in report.timeline
-        ),
-        cpu_seconds=_seconds(report.cpu_time) if known("cpu_time") else None,
-        peak_memory_bytes=report.peak_memory_bytes if known("peak_memory_bytes") else None,
-        prepared=report.prepared,
-        stop=_stop_in(report.stop) if known("stop") else None,
-        log=response.log if response.HasField("log") else None,
-        log_truncated=response.log_truncated,
-        log_damaged=response.log_damaged,
-    )
+def time_in(time: Timestamp, field: str) -> float:
+    """Parse a point in time.
 
-
-def _stop_in(stop: agent_pb2.StopResult) -> StopResult:
-    return StopResult(
-        signal=stop.signal,
-        delivered=stop.delivered if stop.HasField("delivered") else None,
-        forced=stop.forced,
-        killed=tuple(stop.killed),
-    )
-
-
-def _failed_run_in(run: agent_pb2.FailedRun) -> FailedRun:
-    return FailedRun(
-        start_time=_time_in(run.start_time) if run.HasField("start_time") else None,
-        end_time=_time_in(run.end_time),
-        exit_code=run.exit_code if run.HasField("exit_code") else None,
-        oom_killed=run.oom_killed,
-        delay=_seconds(run.restart_delay),
-    )
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.ToNanoseconds() / 10**9
-
-
-def _time_in(time: Timestamp) -> float:
+    Raises:
+        OutOfBoundsError: The field is out of its bounds.
+    """
+    span(time, field)
     return from_ms(time.seconds * 1000 + time.nanos // 1_000_000)
 
 

@@ -13,13 +13,13 @@ from aiohttp import web
 from pydantic import AfterValidator, Field
 
 from controlplane.api.operations.bodies import Body, read_body
+from controlplane.domain.access.enrolment import EnrolmentRequest
 from controlplane.http.application import Application
 from controlplane.http.gate import Bounds
 from controlplane.http.messages import Request
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.enrolment import Enrolment
 from controlplane.pki.authority import MAX_REQUEST_BYTES
-from controlplane.storage.tables.enrolment import Newcomer
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
@@ -70,14 +70,15 @@ def make_enrolling_app(enrolment: Enrolment, metrics: HttpMetrics) -> Applicatio
     """Build the application of the listener."""
 
     async def enrol(request: Request) -> web.StreamResponse:
-        body = await read_body(request, EnrolBody)
+        with request.ended_by_disconnect():
+            body = await read_body(request, EnrolBody)
         authority = enrolment.authority.decode()
         if body.token is None:
             return web.json_response({"format": FORMAT, "authority": authority})
         # Behind a full stop the token has the authority's fingerprint, for the host.
-        wanted = Newcomer(
+        wanted = EnrolmentRequest(
             token=body.token.partition(".")[0],
-            request=body.request,
+            signing_request=body.request,
             name=body.name,
             address=body.address or "",
             region=body.region,

@@ -59,7 +59,8 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
             "title": "Tiltyard",
             "version": _VERSION,
             "description": "Hosts game sessions: one call starts a containerized game server"
-            " in a region, on an address that players can reach.",
+            " in a region, on an address that players can reach.\n\nHEAD answers as GET, without a"
+            " body. OPTIONS needs no token: 204 with the methods of the path in `Allow`.",
             "license": {"name": "Apache 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -138,8 +139,9 @@ class _Schemas:
 def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     handler = route.handler
     summary, _, description = handler.docstring.partition("\n\n")
+    suffix = f"_by_{route.method.lower()}" if route.alias_of else ""
     described: dict[str, Any] = {
-        "operationId": handler.name,
+        "operationId": handler.name + suffix,
         "summary": summary.replace("\n", " ").removesuffix("."),
         "tags": [route.path.split("/")[1]],
         "parameters": [
@@ -159,6 +161,8 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         },
     }
     notes = [description]
+    if route.alias_of:
+        notes.append(f"The same as {route.alias_of}, for clients that cannot send it with a body.")
     if route.scope is None:
         described["security"] = []
     else:
@@ -220,7 +224,7 @@ def _raw(media_type: str) -> dict[str, Any]:
 
 def _error(status: int, schemas: _Schemas) -> dict[str, Any]:
     return {
-        "description": f"`{CODES[status]}`",
+        "description": " or ".join(f"`{code}`" for code in CODES[status]),
         "headers": _HEADERS | _ERROR_HEADERS.get(status, {}),
         "content": {JSON: {"schema": schemas.reference(ErrorResponse)}},
     }

@@ -6,11 +6,13 @@ import json
 from aiohttp import hdrs, web
 from multidict import CIMultiDictProxy
 
+from controlplane.admission.byte_room import UNCOUNTED, ByteRoom
+from controlplane.admission.request_slots import RequestSlot, RequestSlots
 from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
 from controlplane.api.operations import streams
 from controlplane.api.operations.bodies import receive_body
-from controlplane.api.operations.operation import Begin, Route
+from controlplane.api.operations.operation import Route
 from controlplane.api.operations.services import CALLER, SERVICES, Services
 from controlplane.api.operator import (
     accounts,
@@ -33,13 +35,11 @@ from controlplane.api.resources import (
     tokens,
     warm_pools,
 )
+from controlplane.domain.access.tokens import Scope, grants
 from controlplane.domain.errors import BodiesBusyError, ForbiddenError
-from controlplane.domain.tokens import Scope, grants
-from controlplane.http.application import Application, AtOnce, Brief
-from controlplane.http.byte_room import UNCOUNTED, ByteRoom, bind_body
+from controlplane.http.application import Application
 from controlplane.http.errors import Handler
 from controlplane.http.messages import Request
-from controlplane.http.request_slots import RequestSlot
 from tiltyard.runtime.logging.events import bind
 
 READ = Scope.OPERATOR_READ
@@ -50,14 +50,16 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/session", Scope.SESSION_START,
           sessions.start_session, {402, 404, 409, 420, 503, 504}),
     Route("GET", "/session", Scope.SESSION_READ, sessions.list_sessions),
-    Route("GET", "/session/{id}", Scope.SESSION_READ, sessions.get_session, {404},
-          sessions.begin_get),
+    Route("GET", "/session/{id}", Scope.SESSION_READ, sessions.get_session, {404}),
     Route("DELETE", "/session/{id}", Scope.SESSION_STOP, sessions.stop_session, {404, 409, 503}),
     Route("GET", "/session/{id}/report", Scope.SESSION_READ, reports.get_report, {404, 409, 503}),
-    Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, players.join_players, {404},
-          players.begin_join),
+    Route("PUT", "/session/player/join", Scope.SESSION_PLAYERS, players.join_players, {404}),
+    Route("POST", "/session/player/join", Scope.SESSION_PLAYERS,
+          players.join_players, {404}, alias_of="PUT"),
     Route("DELETE", "/session/player/leave", Scope.SESSION_PLAYERS, players.leave_players, {404}),
-    Route("GET", "/logs", Scope.LOGS_READ, streams.stream_logs, {404, 503}),
+    Route("POST", "/session/player/leave", Scope.SESSION_PLAYERS,
+          players.leave_players, {404}, alias_of="DELETE"),
+    Route("GET", "/logs", Scope.LOGS_READ, streams.stream_logs, {404, 416, 503}),
     Route("GET", "/artifacts", Scope.ARTIFACT_READ, streams.fetch_artifact, {404, 409, 413, 503}),
     Route("POST", "/application", Scope.APPLICATION_WRITE, applications.create_application, {409}),
     Route("GET", "/application", Scope.APPLICATION_READ, applications.list_applications),
@@ -131,8 +133,7 @@ def make_web_app(services: Services) -> Application:
     app.web.on_shutdown.append(streams.end_streams)
     app.web.on_shutdown.append(sessions.end_waits)
     for route in ROUTES:
-        begin = route.scope and route.begin and _at_once(route.scope, route.begin, services)
-        app.add_route(route.method, route.path, _guarded(route, services), begin or None)
+        app.add_route(route.method, route.path, _guarded(route, services))
     return app
 
 
@@ -157,7 +158,7 @@ def _guarded(route: Route, services: Services) -> Handler:
         if caller.account:
             bind(account=caller.account)
         _hold_body(request, bodies, request.content.total_bytes)
-        slot = await slots.take(caller.account)
+        slot = slots.take_free(caller.account) or await _wait_for_slot(request, slots)
         if not grants(caller.scopes, scope):
             slot.release()
             raise ForbiddenError(scope)
@@ -171,7 +172,8 @@ def _guarded(route: Route, services: Services) -> Handler:
                 slot.release()
                 if operation.body is not None:
                     hold = functools.partial(_hold_body, request, bodies)
-                    await receive_body(request, operation.body.max_bytes, hold)
+                    with request.ended_by_disconnect():
+                        await receive_body(request, operation.body.max_bytes, hold)
                 slot = await admit(request, scope)
             return await operation.run(request)
         finally:
@@ -189,6 +191,11 @@ def _guarded(route: Route, services: Services) -> Handler:
     return handle
 
 
+async def _wait_for_slot(request: Request, slots: RequestSlots) -> RequestSlot:
+    with request.ended_by_disconnect():
+        return await slots.take(request.account or "")
+
+
 def _hold_body(request: Request, bodies: ByteRoom, size: int) -> None:
     """Count the bytes of a request's body for its account.
 
@@ -199,37 +206,8 @@ def _hold_body(request: Request, bodies: ByteRoom, size: int) -> None:
         return
     if request.body_bytes is None:
         request.body_bytes = bodies.hold(request.account)
-        bind_body(request.body_bytes)
     if not request.body_bytes.grow(size):
         raise BodiesBusyError(retry_after=1)
-
-
-def _at_once(scope: Scope, begin: Begin, services: Services) -> AtOnce:
-    """Wrap `begin`: the same checks as `_guarded`, to which a refusal is left."""
-    recall = services.accounts.known
-    slots = services.request_slots
-
-    def answer(brief: Brief) -> None:
-        caller = recall(_bearer(brief.message.headers))
-        if caller is None or not grants(caller.scopes, scope):
-            brief.finish(None)
-            return
-
-        brief.account = caller.account
-
-        def admitted(slot: RequestSlot | None) -> None:
-            brief.slot = slot
-            if slot is None:
-                brief.finish(None)
-                return
-            try:
-                begin(services, caller, brief)
-            except Exception:  # noqa: BLE001 - the handler raises it again, and logs it
-                brief.finish(None)
-
-        brief.waiting = slots.take_then(caller.account, admitted)
-
-    return answer
 
 
 def _bearer(headers: "CIMultiDictProxy[str]") -> str:

@@ -3,6 +3,10 @@
 import asyncio
 from random import Random
 
+from controlplane.access.accounts import Accounts, InitialTokens
+from controlplane.access.delegation import Delegation
+from controlplane.access.open_streams import OpenStreams
+from controlplane.admission.request_slots import RequestSlots
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.api import enrolling
 from controlplane.api.operations.services import Services
@@ -11,14 +15,11 @@ from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
-from controlplane.background.surplus import Surplus
-from controlplane.background.upkeep import DAY, Upkeep
-from controlplane.catalog.accounts import Accounts, InitialTokens
-from controlplane.catalog.delegation import Delegation
-from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.start_rate import StartRate
+from controlplane.domain.access.start_rate import StartRate
 from controlplane.domain.steps import STEPS
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.reports import Reports
+from controlplane.fleet.host_maker import HostMaker
 from controlplane.fleet.pinger import Pinger
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.renewal import Renewal
@@ -27,7 +28,6 @@ from controlplane.http.certificate import ServedCertificate
 from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds
 from controlplane.http.listeners import Listeners
-from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint import listener as metrics_listener
 from controlplane.metrics_endpoint.live import LiveCollector
@@ -42,20 +42,24 @@ from controlplane.pki.tickets import TicketKey
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
+from controlplane.retention.surplus import Surplus
+from controlplane.retention.upkeep import DAY, Upkeep
+from controlplane.sessions.attempt import Attempts
 from controlplane.sessions.claim import Claims
+from controlplane.sessions.plans import Plans
 from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import enrolment, lost_times, sessions
-from controlplane.storage.tables.fleet import declare
-from controlplane.storage.tables.reports import Reports
-from tiltyard.runtime import loop_lag
+from controlplane.storage.tables.hosts import enrolment
+from controlplane.storage.tables.hosts.fleet import declare
+from controlplane.storage.tables.sessions import lost_times, session_rows
 from tiltyard.runtime.clock import Clock, SystemClock, is_trusted
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.errors import errors_counted
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.metrics import loop_lag
 from tiltyard.runtime.settings import host_and_port
 
 log = get_logger(__name__)
@@ -93,46 +97,55 @@ class ControlPlane:
         self._registry = RegistryClient(
             self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
         )
-        streams = OpenStreams(store, clock)
+        self._streams = streams = OpenStreams(store, clock)
         self._accounts = Accounts(store, clock, metrics.http)
         self.upkeep = Upkeep(store, config, clock)
         self.surplus = Surplus(store, config, clock, metrics.store)
         self.issuer = Issuer(config.state_dir / "authority.pem", clock)
         dialler = Dialler(self.issuer, self._ticket_key, metrics.agent_calls)
-        self.fleet = Fleet(
+        maker = HostMaker(
             store,
             reports,
             dial=dialler.client,
             login_for=self._logins.login_for,
-            unresponsive_after=config.unresponsive_after,
-            unreachable_after=config.unreachable_after,
             lost_after=config.lost_after,
-            host_network_pools=frozenset(config.host_network_pools),
             clock=clock,
             random=random,
             reach=reach,
             metrics=metrics.fleet,
         )
+        self.fleet = Fleet(
+            store,
+            maker,
+            unresponsive_after=config.unresponsive_after,
+            unreachable_after=config.unreachable_after,
+            host_network_pools=frozenset(config.host_network_pools),
+            clock=clock,
+            random=random,
+        )
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
-        applications = Applications(store, self.fleet.node_pools.allows, self._review_hosts, clock)
+        applications = Applications(store, self.fleet.node_pools.denied, clock)
         tags = Tags(
             store=store,
             fleet=self.fleet,
-            changed=self._review_hosts,
             resolver=self._registry,
             clock=clock,
             reach=reach,
         )
         queue = HostQueue(self.fleet, max_waiting=config.max_waiting_starts, clock=clock)
+        claims = Claims(self.fleet, self._standby_pools)
+        attempts = Attempts(
+            fleet=self.fleet, reports=reports, clock=clock, reach=reach, metrics=metrics.starts
+        )
         self.starts = Starts(
-            applications=applications,
-            tags=tags,
+            plans=Plans(applications, tags, claims),
             store=store,
             fleet=self.fleet,
+            attempts=attempts,
             queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
-            claims=Claims(self.fleet, self._standby_pools),
+            claims=claims,
             reach=reach,
             clock=clock,
             metrics=metrics.starts,
@@ -163,8 +176,8 @@ class ControlPlane:
             environment=config.environment,
             http=metrics.http,
             accounts=self._accounts,
-            account_admin=AccountAdmin(store, streams, clock, removed=self._standby_pools.look),
-            delegation=Delegation(store, streams, clock, reach),
+            account_admin=AccountAdmin(store, clock),
+            delegation=Delegation(store, clock, reach),
             streams=streams,
             applications=applications,
             tags=tags,
@@ -244,25 +257,23 @@ class ControlPlane:
                     group.create_task(loop_lag.watch(lag), name="loop lag"),
                 ]
                 await self._serve_http(stopping)
-                await self.ready_starts.close()
                 await self.starts.close()
-                await self.sessions.close()
                 for loop in loops:
                     loop.cancel()
         finally:
             await self._close()
 
-    def _review_hosts(self) -> None:
-        """Compare hosts with the current applications and tags."""
-        self.fleet.look_at_images()
-        self._standby_pools.look()
-
     async def _open_store(self) -> None:
         await self.store.open()
         await self.store.run(lost_times.begin)
-        sealed = await self._logins.start(self._config.registries)
-        await self.store.run(declare, self._config, sealed)
-        await self.store.run(sessions.drop_unattempted)
+        await self.store.run(
+            declare,
+            regions=self._config.regions,
+            node_pools=self._config.node_pools,
+            registries=await self._logins.seal_declared(self._config.registries),
+            agents=[entry.agent for entry in self._config.agents],
+        )
+        await self.store.run(session_rows.drop_unattempted)
         await self.store.run(enrolment.drop_starts_on_revoked, self.clock.time())
         await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
         await self._ticket_key.open()
@@ -307,6 +318,7 @@ class ControlPlane:
 
     async def _close(self) -> None:
         await self._listeners.close()
+        await self._streams.close()
         await self.certificate.close()
         self._exposition.close()
         await self.fleet.close()

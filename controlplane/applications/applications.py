@@ -3,22 +3,23 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.privileges import NO_PRIVILEGES, Privileges
+from controlplane.domain.applications.registries import Registry
+from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.registries.client import DOCKER_HUB
-from controlplane.storage.engine.memo import Memo
+from controlplane.storage.engine.cache import Cache
+from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import applications, registries
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.hot import HOT
-from controlplane.storage.tables.registries import Registry
-from controlplane.storage.tables.tags import Tag
-from tiltyard.contract import NetworkMode
+from controlplane.storage.tables.applications import applications, registries
+from tiltyard.images import LONGEST_REPOSITORY
 from tiltyard.runtime.clock import Clock
 
-MAX_REPOSITORY = 255
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*\Z", re.ASCII)
 MAX_PORTS = 32  # Per application: the engine publishes them one by one, under a lock
@@ -27,8 +28,8 @@ MAX_REGIONS = 256  # Per application
 MAX_STOP_GRACE = 3600  # Seconds that an application may ask for; a host may allow fewer
 
 
-AllowsNetwork = Callable[[str, NetworkMode], bool]
-"""Returns whether a node pool allows a network mode; true for unknown node pools."""
+Denied = Callable[[str, Privileges], Privileges]
+"""Returns which privileges a node pool does not allow; none for unknown node pools."""
 
 
 Changes = Mapping[str, Any]  # New values of fields of an `Application`, by name
@@ -38,7 +39,7 @@ def edited(
     current: Application,
     changes: Changes,
     registries: Mapping[str, Registry],
-    allows: AllowsNetwork,
+    denied: Denied,
 ) -> Application:
     """Apply changes to an application and validate the result. Pure.
 
@@ -48,7 +49,7 @@ def edited(
     merged = replace(current, **changes)
     is_moved = not changes.keys().isdisjoint({"registry", "repository"})
     registry = registries.get(merged.registry) if is_moved else None
-    merged, violations = _checked(merged, registry, allows)
+    merged, violations = _checked(merged, registry, denied)
     if not merged.reservation.fits_in(merged.limits):
         wrong = (
             Violation("reservation", "must not be above limits")
@@ -62,13 +63,13 @@ def edited(
 
 
 def _checked(
-    application: Application, registry: Registry | None, allows: AllowsNetwork
+    application: Application, registry: Registry | None, denied: Denied
 ) -> tuple[Application, list[Violation]]:
     """Return an application with its repository's name in the registry, and its violations."""
     violations = []
-    if not allows(application.node_pool, application.network_mode):
-        text = "the node pool does not allow the host's network"
-        violations.append(Violation("networkMode", text))
+    refused = denied(application.node_pool, application.privileges)
+    for field, what in refused.names.items():
+        violations.append(Violation(field, f"the node pool does not allow {what}"))
     if registry is not None:
         repository = local_repository(registry, application.repository)
         if repository is None:
@@ -80,26 +81,24 @@ def _checked(
 class Applications:
     """Use cases on applications."""
 
-    def __init__(
-        self, store: Store, allows: AllowsNetwork, changed: Callable[[], None], clock: Clock
-    ) -> None:
-        """`changed` is called when hosts may need other images or standbys."""
+    def __init__(self, store: Store, denied: Denied, clock: Clock) -> None:
         self._store = store
-        self._allows = allows
-        self._changed = changed
+        self._denied = denied
         self._clock = clock
-        self._tagged = Memo(store, applications.tagged, most=MAX_REMEMBERED, without=HOT)
+        self._tagged = Cache[tuple[Application, tuple[Tag, ...]]](
+            store.changes, {Topic.APPLICATION, Topic.TAG}, most=MAX_REMEMBERED
+        )
 
-    async def create(self, caller: Caller, application: Application) -> None:
+    async def create_application(self, caller: Caller, application: Application) -> None:
         """Create an application of the caller's account."""
         registry = await self._store.look(registries.get, application.registry)
-        application, wrong = _checked(application, registry, self._allows)
+        application, wrong = _checked(application, registry, self._denied)
         now = self._clock.time()
         await self._store.run(
             applications.create, application, actor=caller.actor, now=now, violations=wrong
         )
 
-    async def edit(self, caller: Caller, name: str, changes: Changes) -> None:
+    async def edit_application(self, caller: Caller, name: str, changes: Changes) -> None:
         """Change an application of the caller's account.
 
         Running sessions and starts under way are not affected. Enabled tags keep the digest,
@@ -107,11 +106,10 @@ class Applications:
         pool begin to pull them at once. The warm pool of a removed region is removed, too.
         """
         known = await self._store.look(registries.find)
-        await self._store.run_then(
-            lambda _: self._changed(),
+        await self._store.run(
             applications.edit,
             (caller.account, name),
-            lambda current: edited(current, changes, known, self._allows),
+            lambda current: edited(current, changes, known, self._denied),
             actor=caller.actor,
             now=self._clock.time(),
         )
@@ -120,9 +118,11 @@ class Applications:
         """Read an application with its enabled tags, highest priority first.
 
         Raises:
-            NotFoundError: The account has none of that name.
+            NotFoundError: The account has no application with this name.
         """
-        found = await self._tagged.get((caller.account, name))
+        key = caller.account, name
+        read = partial(self._store.look, applications.tagged, key)
+        found = await self._tagged.get_or_read(key, read)
         if found is None:
             raise NotFoundError("application", name)
         return found
@@ -131,11 +131,13 @@ class Applications:
         """Read like `tagged`, if the application may start sessions.
 
         Raises:
-            InvalidRequestError: Its node pool does not allow the host's network.
+            InvalidRequestError: Its node pool does not allow its privileges.
         """
         application, tags = await self.tagged(caller, name)
-        if not self._allows(application.node_pool, application.network_mode):
-            text = f"node pool {application.node_pool} does not allow the host's network"
+        denied = self._denied(application.node_pool, application.privileges)
+        if denied != NO_PRIVILEGES:
+            refused = " and ".join(denied.names.values())
+            text = f"node pool {application.node_pool} does not allow {refused}"
             raise InvalidRequestError((Violation("image", text),))
         return application, tags
 
@@ -148,5 +150,5 @@ def local_repository(registry: Registry, repository: str) -> str | None:
             break
     if DOCKER_HUB.intersection(registry.prefixes) and "/" not in repository:
         repository = f"library/{repository}"
-    fits = len(repository) <= MAX_REPOSITORY and _REPOSITORY.match(repository)
+    fits = len(repository) <= LONGEST_REPOSITORY and _REPOSITORY.match(repository)
     return repository if fits else None

@@ -5,17 +5,25 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from controlplane.applications.applications import Applications
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.images import Command
+from controlplane.domain.applications.privileges import NO_PRIVILEGES
+from controlplane.domain.applications.pulls import PullState
+from controlplane.domain.applications.tag_reasons import (
+    UNREACHABLE,
+    describe_mismatch,
+    describe_no_host,
+    describe_pull,
+)
+from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import BadRequestError, NotFoundError, Violation
-from controlplane.domain.placement import Wanted, wanted_for
+from controlplane.domain.placement.placement import Wanted, wanted_for
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.images import PullState
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.fleet.unreported import Place
 from controlplane.registries.client import TAG
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.tags import Tag
 from tiltyard.contract import Identity
 from tiltyard.runtime.clock import Clock
 
@@ -26,12 +34,15 @@ _T = TypeVar("_T")
 class TagInRegion:
     """Whether a healthy host of a region has pulled an enabled tag.
 
-    `pull`: if none has, the state of its pull, if there is one. `preparation_errors`: by address
-    the hosts that cannot prepare containers of it, and why.
+    `pull`: if none has, the state of its pull, if there is one. `reason`: if none has, why, as far
+    as it is known; "" while it is pulled. `warnings`: what to know about its image.
+    `preparation_errors`: by address the hosts that cannot prepare containers of it, and why.
     """
 
     exists: bool
     pull: PullState | None
+    reason: str
+    warnings: tuple[str, ...]
     preparation_errors: Mapping[str, str]
 
 
@@ -62,7 +73,8 @@ class Locations:
         application, tags = await self.applications.tagged(caller, name)
         if region not in application.regions:
             raise NotFoundError("region", region)
-        images = [tag.image for tag in tags if tag.name == version]
+        named = [tag for tag in tags if tag.name == version]
+        images = [tag.image for tag in named]
         place = (region, application.node_pool)
 
         def is_on_a_host() -> bool:
@@ -77,7 +89,26 @@ class Locations:
         for image in images:
             spec = application.spec(Identity(application.account, "", name, "", region), image)
             errors |= self.fleet.preparation_errors(*place, wanted_for(spec).shape)
-        return TagInRegion(found, pull, errors)
+        reason = self._why_missing(place, named) if not found else _why_limited(named)
+        warnings = named[0].warnings if named else ()
+        return TagInRegion(found, pull, reason, warnings, errors)
+
+    def _why_missing(self, place: Place, named: Sequence[Tag]) -> str:
+        """Return why no healthy host has an image of these tags; "" while one pulls it."""
+        if not named:
+            return ""
+        hosts = self.fleet.hosts_of(*place)
+        if not hosts:
+            return describe_no_host(*place)
+        for tag in named:
+            mismatch = describe_mismatch(tag.platform_names, self.fleet.platforms([place]))
+            if mismatch:
+                return mismatch
+        failed = self.fleet.failed_pull(*place, [tag.image for tag in named])
+        if failed is not None:
+            return describe_pull(failed.reason)
+        is_any_reachable = any(self.fleet.is_responsive(host.name) for host in hosts)
+        return "" if is_any_reachable else UNREACHABLE
 
     async def available(self, caller: Caller, name: str) -> dict[str, tuple[str, ...]]:
         """Return regions that can take one more session now, with addresses that answer ping.
@@ -88,7 +119,8 @@ class Locations:
             HostsNotReportedError: An unreported host may have capacity.
         """
         application, tags = await self.applications.tagged(caller, name)
-        if not self.fleet.node_pools.allows(application.node_pool, application.network_mode):
+        denied = self.fleet.node_pools.denied(application.node_pool, application.privileges)
+        if denied != NO_PRIVILEGES:
             return {}
         places = [(region, application.node_pool) for region in application.regions]
 
@@ -120,6 +152,12 @@ class Locations:
                 hosts += self.fleet.hosts_with_room(region, application.node_pool, wanted)
             hosts += self.standbys.ready_hosts(account, application.name, region)
             if hosts:
-                addresses = (address for host in hosts for address in host.latency.answering)
+                addresses = (address for host in hosts for address in host.state.latency.answering)
                 found[region] = tuple(dict.fromkeys(addresses))
         return found
+
+
+def _why_limited(named: Sequence[Tag]) -> str:
+    """Return why not every session of these tags can start; "" if each can."""
+    without_command = [tag for tag in named if tag.command == Command.NONE]
+    return "; ".join(warning for tag in without_command for warning in tag.warnings)

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import warm_pools
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.warm_pools import WarmPool
+from controlplane.storage.tables.applications import warm_pools
 from tiltyard.runtime.clock import Clock
 
 
@@ -20,22 +20,17 @@ class WarmPools:
     standbys: StandbyPools
     clock: Clock
 
-    async def set(self, caller: Caller, pool: WarmPool) -> None:
+    async def set_pool(self, caller: Caller, pool: WarmPool) -> None:
         """Create or replace a pool of the caller's account. Idempotent."""
-        now = self.clock.time()
-        await self.store.run_then(self._changed, warm_pools.put, pool, caller.actor, now)
+        await self.store.run(warm_pools.put, pool, caller.actor, self.clock.time())
 
-    async def all_of(self, caller: Caller) -> AsyncGenerator[list[tuple[WarmPool, int]], None]:
+    async def pools_of(self, caller: Caller) -> AsyncGenerator[list[tuple[WarmPool, int]], None]:
         """Read all pools of the caller's account, with their claimable standbys, in portions."""
         async with aclosing(warm_pools.all_of(self.store, caller.account)) as portions:
             async for pools in portions:
                 yield [(pool, self.standbys.ready(pool.id)) for pool in pools]
 
-    async def remove(self, caller: Caller, application: str, location: str) -> None:
+    async def remove_pool(self, caller: Caller, application: str, location: str) -> None:
         """Remove a pool of the caller's account."""
-        now = self.clock.time()
         place = (caller.account, application, location)
-        await self.store.run_then(self._changed, warm_pools.remove, place, caller.actor, now)
-
-    def _changed(self, _: None) -> None:
-        self.standbys.look()
+        await self.store.run(warm_pools.remove, place, caller.actor, self.clock.time())

@@ -13,6 +13,7 @@ until the restore is repeated.
 import shutil
 import tarfile
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ from controlplane.settings.model import Config
 from controlplane.state_dir.lock import RESTORE_READY, replacing
 from controlplane.state_dir.private_files import writing_private
 from controlplane.storage.engine.database_copy import make_ready
+from controlplane.storage.tables.accounting.restored import mark_restored
 from tiltyard.runtime.atomic_file import flush_folder
 
 _DRAFT = "restore.draft"
@@ -55,7 +57,8 @@ def restore(
             draft.mkdir(mode=0o700)
             taken = _extract(file, draft)
             check_keys(draft)
-            make_ready(draft / DATABASE, taken, now.timestamp())
+            mark = partial(mark_restored, taken=taken, now=now.timestamp())
+            make_ready(draft / DATABASE, mark)
             for path in ready.glob("*"):  # of an interrupted restore; rename needs it empty
                 path.unlink()
             draft.rename(ready)

@@ -12,7 +12,7 @@ from controlplane.cli.console import confirmed
 from controlplane.cli.options import NAME, PAIRS, YES, calls, lists, removes
 from controlplane.cli.placement import placement
 from controlplane.cli.registries import registry
-from controlplane.domain.placement import Strategy
+from controlplane.domain.placement.placement import Strategy
 
 
 def _usage(key: str, show: Callable[[Any], str]) -> Callable[[Row], str]:
@@ -41,7 +41,7 @@ def _free_for_images(row: Row) -> str:
 
 _USE: tuple[Column, ...] = (("IN SETTINGS", "declared"), "applications", "agents")
 REGIONS: tuple[Column, ...] = ("name", *_USE)
-NODE_POOLS: tuple[Column, ...] = ("name", "strategy", "hostNetwork", *_USE)
+NODE_POOLS: tuple[Column, ...] = ("name", "strategy", "hostNetwork", "capabilities", *_USE)
 AGENTS: tuple[Column, ...] = (
     "name",
     "state",
@@ -155,6 +155,12 @@ removes(node_pool, "delete", "node pool", "Delete a node pool that nothing uses.
     "hostNetwork",
     is_flag=True,
     help="Allow applications with networkMode host; by default they are rejected.",
+)
+@click.option(
+    "--capability",
+    "capabilities",
+    multiple=True,
+    help="Allow this capability to applications; repeatable.",
 )
 @calls("set the node pool")
 def set_node_pool(api: Api, name: str, **body: object) -> None:

@@ -14,7 +14,7 @@ import click
 from controlplane.cli.api import Api, ApiError, check_url, is_in_clear
 from controlplane.cli.columns import Column
 from controlplane.cli.console import confirmed, remark
-from controlplane.domain.tokens import parse
+from controlplane.domain.access.tokens import parse
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
 
 _STDIN = Path("-")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
+from controlplane.access.accounts import InitialTokens
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
 from controlplane.backups.backup import back_up, write_backup
 from controlplane.backups.restore import restore
-from controlplane.catalog.accounts import InitialTokens
 from controlplane.cli.console import remark
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED

@@ -21,9 +21,11 @@ class Reason(Enum):
     BAD_REQUEST = auto()
     NOT_FOUND = auto()
     CONFLICT = auto()
+    BEYOND_END = auto()
     TOO_LARGE = auto()
     QUOTA_EXCEEDED = auto()
     CANNOT_START = auto()
+    HOSTS_UNRESPONSIVE = auto()
     UNAVAILABLE = auto()
     TIMEOUT = auto()
 
@@ -35,7 +37,7 @@ class NoCapacityCause(StrEnum):
     RATE = auto()  # The account exceeds its start rate in the region
     QUEUE_FULL = auto()  # The start queue is full
     OUT_OF_TIME = auto()
-    HOSTS_UNRESPONSIVE = auto()
+    HOSTS_UNRESPONSIVE = auto()  # Hosts that may have room do not answer
     HOSTS_FAILED = auto()  # Hosts failed for a reason other than capacity
 
 
@@ -219,6 +221,14 @@ class NoCapacityError(TiltyardError):
     detail_template = "cannot start in {location!r}: {why}"
 
 
+class HostsUnresponsiveError(NoCapacityError):
+    """Hosts that could take the session do not answer, and no other host can take it."""
+
+    cause: NoCapacityCause = NoCapacityCause.HOSTS_UNRESPONSIVE
+    reason = Reason.HOSTS_UNRESPONSIVE
+    template = "hosts in the region do not answer"
+
+
 class ImageCannotRunError(TiltyardError):
     """The engine cannot start the image, on any host; do not retry."""
 
@@ -306,6 +316,16 @@ class StoppingError(TiltyardError):
     reason = Reason.UNAVAILABLE
     template = "the service is shutting down"
     detail_template = "{why}"
+
+
+class BeyondLogError(TiltyardError):
+    """A log ends before the requested offset."""
+
+    offset: int
+    end: int
+    reason = Reason.BEYOND_END
+    template = "the log ends before the offset"
+    detail_template = "cannot read the log from byte {offset}: it ends at {end}"
 
 
 class ArtifactTooLargeError(TiltyardError):

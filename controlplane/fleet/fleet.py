@@ -1,36 +1,37 @@
 """The fleet in memory: its hosts by region and node pool, and the choice of a host."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
-from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import HostSession, RegistryLogin
-from controlplane.domain.explanation import Candidate, explain
-from controlplane.domain.placement import (
+from controlplane.domain.applications.images import UNKNOWN
+from controlplane.domain.applications.privileges import Privileges
+from controlplane.domain.applications.pulls import Pull, PullState
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import HostSession
+from controlplane.domain.placement.explanation import Candidate, explain
+from controlplane.domain.placement.host_index import Moment
+from controlplane.domain.placement.node_pools import NodePools
+from controlplane.domain.placement.placement import (
     HostView,
+    NodePoolRules,
     ObstacleKind,
     Wanted,
     has_room,
-    is_usable,
-    rank_hosts,
 )
-from controlplane.domain.start_failures import Owner
-from controlplane.fleet.host.host import Host, Shared
-from controlplane.fleet.host.images import PullState
-from controlplane.fleet.host.stall_aware_clock import ListeningClock
+from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.standbys import Standbys
-from controlplane.fleet.node_pools import NodePools
+from controlplane.fleet.host_maker import HostMaker
+from controlplane.fleet.ordered_stops import OrderedStops
+from controlplane.fleet.place import Place
+from controlplane.fleet.rows import FleetRows
 from controlplane.fleet.unreported import UnreportedHosts
-from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import fleet as rows
-from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.reports import Reports
-from tiltyard.contract import NetworkMode
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.failpoints import Reach, no_failpoint
+from tiltyard.runtime.stall_aware_clock import ListeningClock
 from tiltyard.runtime.tasks import TaskOwner
+
+_NOWHERE = Place()
 
 _BEST_PULLS = (PullState.PULLING, PullState.QUEUED, PullState.FAILED, PullState.NO_ROOM)
 
@@ -41,22 +42,17 @@ class Fleet:
     def __init__(
         self,
         store: Store,
-        reports: Reports,
+        maker: HostMaker,
         *,
-        dial: Callable[[AgentRow], AgentClient],
-        login_for: Callable[[str], Awaitable[RegistryLogin | None]],
         unresponsive_after: float,
         unreachable_after: float,
-        lost_after: float,
         host_network_pools: frozenset[str] = frozenset(),
         clock: Clock,
         random: Random,
-        reach: Reach = no_failpoint,
-        metrics: FleetMetrics | None = None,
     ) -> None:
-        """Start without hosts. `login_for` returns the login for an image's registry."""
-        self._store = store
-        self.reports = reports
+        """Start without hosts."""
+        self._maker = maker
+        self._rows = FleetRows(store, self, clock)
         self.standbys = Standbys()
         self.unresponsive_after = unresponsive_after
         """Seconds without a report after which a host gets no new sessions."""
@@ -64,26 +60,11 @@ class Fleet:
         """Seconds without a report after which a host counts as unreachable."""
         self._listening = ListeningClock(clock)
         self._random = random
-        self._shared = Shared(
-            store,
-            reports,
-            dial=dial,
-            login_for=login_for,
-            standbys=self.standbys,
-            lost_after=lost_after,
-            listened=self._listening.now,
-            is_responsive=self.is_responsive,
-            queue_stop=self.queue_stop,
-            clock=clock,
-            random=random,
-            reach=reach,
-            metrics=metrics or FleetMetrics(),
-        )
         self._hosts: dict[str, Host] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = TaskOwner[None]()
         self._awaited: tuple[Host, ...] = ()
-        self._places: dict[tuple[str, str], list[Host]] = {}
+        self._places: dict[tuple[str, str], Place] = {}  # By region and node pool
         self.node_pools = NodePools(host_network_pools)
         self.unreported = UnreportedHosts(
             unreachable_after=lambda: self.unreachable_after,
@@ -91,15 +72,21 @@ class Fleet:
             clock=clock,
         )
         self._listeners: list[Callable[[Host], None]] = [self.unreported.note]
+        self._ordered_stops = OrderedStops(store, self.host, self._reports, clock)
 
     async def load(self) -> None:
-        """Read node pools and agents from the store."""
-        pools = await self._store.look(rows.node_pools)
-        self.node_pools.rules = {pool.name: pool.rules for pool in pools}
-        for row in await self._store.look(rows.agents):
-            self.add(row)
+        """Read node pools and agents from the store, and follow their changes from now on.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        await self._rows.load()
         self._awaited = tuple(self.hosts)
         self.unreported.begin(self._awaited)
+
+    async def caught_up(self) -> None:
+        """Wait until the fleet has what was committed before, or could not read it yet."""
+        await self._rows.caught_up()
 
     async def run(self) -> None:
         """Follow every host until cancelled."""
@@ -110,11 +97,37 @@ class Fleet:
                 host.start(group)
             await asyncio.Event().wait()  # hosts come and go, and there may be none
 
-    def add(self, row: AgentRow) -> None:
+    def set_rules(self, rules: dict[str, NodePoolRules]) -> None:
+        """Replace the rules of all node pools."""
+        self.node_pools.rules = rules
+
+    def set_agents(self, found: Collection[Agent], read: Collection[str] | None) -> None:
+        """Apply the agents in service of those that were `read`, None for all.
+
+        An agent that enrols again, or with another address or place, has another host.
+        """
+        names = {row.name for row in found}
+        for name in set(self._hosts if read is None else read) - names:
+            self.remove(name)
+        for row in found:
+            host = self._hosts.get(row.name)
+            if host is not None and _is_same(host.state.row, row):
+                host.apply_row(row)
+            else:
+                self.remove(row.name)
+                self.add(row)
+
+    def add(self, row: Agent) -> None:
         """Add an agent, and follow its host as soon as the fleet runs."""
-        host = Host(row, self._shared, self._notify)
+        host = self._maker.make_host(
+            row,
+            standbys=self.standbys,
+            listened=self._listening.now,
+            is_responsive=self.is_responsive,
+            changed=self._notify,
+        )
         self._hosts[row.name] = host
-        self._places.setdefault((row.region, row.node_pool), []).append(host)
+        self._places.setdefault((row.region, row.node_pool), Place()).add(host)
         if self._group is not None:
             host.start(self._group)
 
@@ -123,14 +136,16 @@ class Fleet:
         host = self._hosts.pop(agent, None)
         if host is None:
             return
-        host.removed = True
-        self._places[host.row.region, host.row.node_pool].remove(host)
+        host.state.remove()
+        self._place(host.state.row.region, host.state.row.node_pool).remove(host)
         self.standbys.leave(agent)
         self._stopping.start(host.stop(), f"stop following {agent}")
-        host.notify()
+        host.state.notify()
 
     async def close(self) -> None:
         """Stop following the hosts and close their connections."""
+        await self._ordered_stops.close()
+        await self._rows.close()
         for host in self.hosts:
             await host.stop()
         await self._stopping.wait()
@@ -138,7 +153,7 @@ class Fleet:
     @property
     def ready(self) -> bool:
         """True once every agent known at the start has reconciled or could not be reached."""
-        return all(host.tried or host.removed for host in self._awaited)
+        return all(host.state.tried or host.state.removed for host in self._awaited)
 
     @property
     def hosts(self) -> list[Host]:
@@ -152,7 +167,7 @@ class Fleet:
     def session(self, agent: str, internal_id: str) -> HostSession | None:
         """Return the last report of a session; None if it is not known to live."""
         host = self._hosts.get(agent)
-        return host.session(internal_id) if host is not None else None
+        return host.state.session(internal_id) if host is not None else None
 
     def subscribe(self, listener: Callable[[Host], None]) -> None:
         """Call `listener` on every change of a host or its sessions, and on its removal."""
@@ -164,7 +179,7 @@ class Fleet:
 
     def report_age(self, host: Host) -> float:
         """Return the seconds since a host's last report, without stalls of this program."""
-        return host.report_age(self._listening.now())
+        return host.state.report_age(self._listening.now())
 
     def is_responsive(self, agent: str | None) -> bool:
         """Return whether an agent reported within `unreachable_after`.
@@ -175,26 +190,31 @@ class Fleet:
         if agent is None:
             return True
         host = self._hosts.get(agent)
-        if host is None or not host.reconciled:
+        if host is None or not host.state.reconciled:
             return host is not None
         return self.report_age(host) <= self.unreachable_after
 
     def takes_claims(self, agent: str) -> bool:
         """Return whether standbys on an agent's host can be claimed now."""
         host = self._hosts.get(agent)
-        if host is None or host.draining or host.is_newer or not host.reconciled:
+        if host is None or host.state.draining or host.state.is_newer or not host.state.reconciled:
             return False
-        return not host.in_doubt and self.report_age(host) <= self.unresponsive_after
+        return not host.state.in_doubt and self.report_age(host) <= self.unresponsive_after
 
     def is_draining(self, agent: str | None) -> bool:
         """Return whether an agent's host is draining."""
         host = self._hosts.get(agent or "")
-        return host is not None and host.draining
+        return host is not None and host.state.draining
 
     def look_at_images(self) -> None:
         """Schedule a comparison of actual and desired images on every host."""
         for host in self.hosts:
             host.images.look()
+
+    def retry_pulls(self) -> None:
+        """Retry the pulls that have failed, such as after a change of a registry's login."""
+        for host in self.hosts:
+            host.images.retry_failed()
 
     def pull_state(self, region: str, node_pool: str, images: Sequence[str]) -> PullState | None:
         """Return the best state of the pulls of these images in a region and node pool, if any."""
@@ -202,9 +222,28 @@ class Fleet:
         states = {host.images.state_of(image) for host in hosts for image in images}
         return next((state for state in _BEST_PULLS if state in states), None)
 
+    def platforms(self, places: Iterable[tuple[str, str]]) -> list[str]:
+        """Return the platform of each host of regions and node pools; UNKNOWN if not reported.
+
+        Without lost hosts.
+        """
+        hosts = (host for place in places for host in self.hosts_of(*place))
+        return [
+            UNKNOWN if host.state.report is None else host.state.report.platform
+            for host in hosts
+            if host.state.lost is None
+        ]
+
+    def failed_pull(self, region: str, node_pool: str, images: Sequence[str]) -> Pull | None:
+        """Return the pull of these images that failed last in a region and node pool, if any."""
+        hosts = self.hosts_of(region, node_pool)
+        pulls = [host.images.failed_pull(image) for host in hosts for image in images]
+        failed = [pull for pull in pulls if pull is not None]
+        return max(failed, key=lambda pull: pull.failed or 0.0, default=None)
+
     def preparation_errors(self, region: str, node_pool: str, shape: str) -> dict[str, str]:
         """Return why hosts of a region and node pool cannot prepare a shape, by address."""
-        reports = (host.report for host in self.hosts_of(region, node_pool))
+        reports = (host.state.report for host in self.hosts_of(region, node_pool))
         return {
             report.public_address: report.prepared[shape].error
             for report in reports
@@ -216,38 +255,43 @@ class Fleet:
 
         A draining or full host counts unless `usable`: no room is 420, a missing tag 404.
         """
-        return any(
-            image in view.host.images
-            and (
-                is_usable(view, self.unresponsive_after)
-                if usable
-                else view.report_age <= self.unreachable_after
-            )
-            for view in self._views(self.hosts_of(region, node_pool))
-        )
+        index = self._place(region, node_pool).index
+        if usable:
+            return index.has_usable(image, self._moment())
+        return index.has_image(image, self._moment(self.unreachable_after))
+
+    def may_have_image(self, region: str, node_pool: str, image: str) -> bool:
+        """Return whether a host that does not answer may have pulled an image."""
+        place = (region, node_pool)
+        return self.unreported.is_any_at(place) or self._place(*place).index.once_had(image)
 
     def hosts_of(self, region: str, node_pool: str) -> list[Host]:
         """Return all hosts of a region and node pool, whatever their state."""
-        return list(self._places.get((region, node_pool), ()))
+        return self._place(region, node_pool).hosts
+
+    def revision_of(self, region: str, node_pool: str) -> int:
+        """Return a number that grows when hosts there come, go or change health or images."""
+        return self._place(region, node_pool).revision
 
     def hosts_with_room(self, region: str, node_pool: str, wanted: Wanted) -> list[Host]:
         """Return the healthy hosts of a region and node pool with room for a session."""
-        views = self._views(self.hosts_of(region, node_pool))
-        fit = (view for view in views if has_room(view, wanted, self.unresponsive_after))
-        return [self._hosts[view.agent] for view in fit]
+        index = self._place(region, node_pool).index
+        return [self._hosts[agent] for agent in index.with_room(wanted, self._moment())]
 
     def explain(
-        self, region: str, node_pool: str, wanted: Wanted, network_mode: NetworkMode
+        self, region: str, node_pool: str, wanted: Wanted, privileges: Privileges
     ) -> tuple[Candidate, ...]:
         """Explain how `take_host` would rank the hosts of a region and node pool."""
         now = self._listening.now()
-        allowed = self.node_pools.allows(node_pool, network_mode)
+        denied = self.node_pools.denied(node_pool, privileges)
 
         def seen(host: Host) -> HostView | ObstacleKind:
-            if not allowed:
+            if denied.host_network:
                 return ObstacleKind.HOST_NETWORK
-            unknown = ObstacleKind.NEWER if host.is_newer else ObstacleKind.CONNECTING
-            return host.view(now, wanted.owner) or unknown
+            if denied.capabilities:
+                return ObstacleKind.CAPABILITIES
+            unknown = ObstacleKind.NEWER if host.state.is_newer else ObstacleKind.CONNECTING
+            return host.state.view(now, wanted.owner) or unknown
 
         return explain(
             {host.name: seen(host) for host in self.hosts_of(region, node_pool)},
@@ -266,19 +310,17 @@ class Fleet:
         refused: frozenset[str],
     ) -> Host | None:
         """Choose a host and reserve what the attempt needs, in one step of the event loop."""
-        hosts = self.hosts_of(region, node_pool)
-        able = (host for host in hosts if host.can_begin(wanted) and host.name not in refused)
-        ranked = rank_hosts(
-            self._views(able, wanted.owner),
+        agent = self._place(region, node_pool).index.best(
             wanted,
+            self._moment(),
             strategy=self.node_pools.strategy(node_pool),
-            max_age=self.unresponsive_after,
             random=self._random,
+            refused=refused,
         )
-        if not ranked:
+        if agent is None:
             return None
-        host = self._hosts[ranked[0].agent]
-        host.hold(internal_id, wanted)
+        host = self._hosts[agent]
+        host.state.hold(internal_id, wanted)
         return host
 
     def hopeless(
@@ -296,56 +338,50 @@ class Fleet:
         """
         if not reported_only and self.unreported.count([(region, node_pool)], taking=True):
             return set()
-        left = set(asked)
-        for view in self._views(self.hosts_of(region, node_pool)):
-            left = {
-                (wanted, refused)
-                for wanted, refused in left
-                if view.agent in refused or not has_room(view, wanted, self.unresponsive_after)
-            }
-            if not left:
-                break
-        return left
+        return self._place(region, node_pool).index.lacking(asked, self._moment())
+
+    def silent(
+        self, region: str, node_pool: str, wanted: Wanted, *, refused: frozenset[str]
+    ) -> int:
+        """Count the hosts that do not answer, but may have room for a start."""
+        return self._place(region, node_pool).index.silent(wanted, refused, self._moment())
 
     def view(self, host: Host) -> HostView | None:
         """Return a host as placement sees it now; None if it is not usable."""
-        return host.view(self._listening.now())
+        return host.state.view(self._listening.now())
 
     def fitting(self, host: Host, asked: Iterable[Wanted]) -> set[Wanted]:
         """Return the requests that this host has room for now."""
         view = self.view(host)
-        if view is None or host.removed:
+        if view is None or host.state.removed:
             return set()
         return {wanted for wanted in asked if has_room(view, wanted, self.unresponsive_after)}
 
     def give_back(self, host: Host, internal_id: str) -> None:
         """Release what an attempt holds."""
-        host.give_back(internal_id)
-        host.notify()
+        host.state.give_back(internal_id)
+        host.state.notify()
 
-    def stop_session(self, agent: str, internal_id: str) -> "asyncio.Future[bool]":
-        """Stop a session, or whatever an attempt left, and retry until the host confirms.
-
-        The result is False if the process cannot be killed.
-        """
-        host = self._hosts.get(agent)
-        if host is not None:
-            return host.stops.start(internal_id)
-        nothing: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        nothing.set_result(True)
-        return nothing
-
-    def queue_stop(self, agent: str, internal_id: str) -> None:
-        """Stop a session because of what a host has reported, a few at a time."""
-        host = self._hosts.get(agent)
-        if host is not None:
-            host.stops.queue(internal_id)
+    def _reports(self, host: Host) -> bool:
+        return self.report_age(host) <= self.unreachable_after
 
     def _notify(self, host: Host) -> None:
         for listener in self._listeners:
             listener(host)
 
-    def _views(self, hosts: Iterable[Host], owner: Owner = ("", "")) -> Iterator[HostView]:
-        now = self._listening.now()
-        views = (host.view(now, owner) for host in hosts)
-        return (view for view in views if view is not None)
+    def _place(self, region: str, node_pool: str) -> Place:
+        return self._places.get((region, node_pool), _NOWHERE)
+
+    def _moment(self, max_age: float | None = None) -> Moment:
+        age = self.unresponsive_after if max_age is None else max_age
+        return Moment(now=self._listening.now(), max_age=age)
+
+
+def _is_same(known: Agent, row: Agent) -> bool:
+    """Return whether two rows of an agent are of the same host at the same address and place."""
+    return (known.id, known.address, known.region, known.node_pool) == (
+        row.id,
+        row.address,
+        row.region,
+        row.node_pool,
+    )

@@ -47,29 +47,29 @@ class Pinger:
                 now = self.clock.monotonic()
                 for host in self.fleet.hosts:
                     if self._is_due(host, now):
-                        host.latency.due = float("inf")
+                        host.state.latency.due = float("inf")
                         work = run_again(partial(self._measure, host), self.clock)
                         group.create_task(work, name=f"ping {host.name}")
                 await self.clock.sleep(LOOK)
 
     def _is_due(self, host: Host, now: float) -> bool:
-        latency = host.latency
+        latency = host.state.latency
         return (
             latency.due <= now and bool(latency.addresses) and self.fleet.is_responsive(host.name)
         )
 
     async def _measure(self, host: Host) -> None:
-        for address in host.latency.addresses:
+        for address in host.state.latency.addresses:
             try:
-                while not host.latency.note(address, await self._echo(address)):
+                while not host.state.latency.note(address, await self._echo(address)):
                     pass
             except CannotPingError as error:
-                host.latency.forget()
+                host.state.latency.forget()
                 self._log(f"cannot measure latency: {error}")
                 break
             self._log("")
         wait = self.interval * (1 + JITTER * (2 * self.random.random() - 1))
-        host.latency.due = self.clock.monotonic() + wait
+        host.state.latency.due = self.clock.monotonic() + wait
 
     async def _echo(self, address: str) -> float | None:
         async with self._slots:

@@ -11,12 +11,17 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from controlplane.domain.errors import RETRY_AFTER, NoCapacityCause, NoCapacityError
-from controlplane.domain.placement import Wanted
+from controlplane.admission.request_slots import release_request_slot
+from controlplane.domain.errors import (
+    RETRY_AFTER,
+    HostsUnresponsiveError,
+    NoCapacityCause,
+    NoCapacityError,
+)
+from controlplane.domain.placement.placement import Wanted
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.unreported import Place
-from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_queue import FairQueue
 from tiltyard.runtime.fair_share import exceeds_share
@@ -25,8 +30,8 @@ RECHECK = 0.5  # Seconds between checks that a host still has room for the waiti
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
-    """The request of one attempt; `tried` are the agents that were asked before."""
+class PendingAttempt:
+    """An attempt that waits for a host; `tried`: the agents of earlier attempts of its start."""
 
     place: Place
     account: str
@@ -42,27 +47,27 @@ class _Queue:
     """The start queue of one place. Identical requests are compared with a host once."""
 
     place: Place
-    waiting: FairQueue[Ask] = field(default_factory=FairQueue)
+    waiting: FairQueue[PendingAttempt] = field(default_factory=FairQueue)
     wanted: Counter[Wanted] = field(default_factory=Counter)
     is_watched: bool = False
 
-    def put(self, ask: Ask) -> None:
-        self.waiting.put(ask.account, ask)
-        self.wanted[ask.wanted] += 1
+    def put(self, attempt: PendingAttempt) -> None:
+        self.waiting.put(attempt.account, attempt)
+        self.wanted[attempt.wanted] += 1
 
-    def remove(self, ask: Ask) -> bool:
-        return self.waiting.remove(ask.account, ask) and self._forget(ask)
+    def remove(self, attempt: PendingAttempt) -> bool:
+        return self.waiting.remove(attempt.account, attempt) and self._forget(attempt)
 
-    def pop(self, host: str, fitting: set[Wanted]) -> Ask | None:
-        ask = self.waiting.pop(lambda each: each.wanted in fitting and host not in each.tried)
-        if ask is not None:
-            self._forget(ask)
-        return ask
+    def pop(self, host: str, fitting: set[Wanted]) -> PendingAttempt | None:
+        attempt = self.waiting.pop(lambda each: each.wanted in fitting and host not in each.tried)
+        if attempt is not None:
+            self._forget(attempt)
+        return attempt
 
-    def _forget(self, ask: Ask) -> bool:
-        self.wanted[ask.wanted] -= 1
-        if not self.wanted[ask.wanted]:
-            del self.wanted[ask.wanted]
+    def _forget(self, attempt: PendingAttempt) -> bool:
+        self.wanted[attempt.wanted] -= 1
+        if not self.wanted[attempt.wanted]:
+            del self.wanted[attempt.wanted]
         return True
 
 
@@ -76,67 +81,70 @@ class HostQueue:
         self._queues: dict[Place, _Queue] = {}
         fleet.subscribe(self._offer)
 
-    async def take_host(self, ask: Ask, seconds: float) -> Host | None:
+    async def take_host(self, attempt: PendingAttempt, seconds: float) -> Host | None:
         """Choose a host and reserve what the attempt needs, waiting up to `seconds`.
 
         None if the wait was called off.
 
         Raises:
             NoCapacityError: No host has room, or no slot became free in time.
+            HostsUnresponsiveError: Only hosts that do not answer may have room.
             HostsNotReportedError: Only hosts that have not reported yet may have room.
         """
-        release_slot()
+        release_request_slot()
         host = self._fleet.take_host(
-            *ask.place, ask.wanted, internal_id=ask.internal_id, refused=ask.tried
+            *attempt.place, attempt.wanted, internal_id=attempt.internal_id, refused=attempt.tried
         )
         if host is not None:
             return host
-        if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)]):
-            raise _no_room(ask)
-        queue = self._queues.setdefault(ask.place, _Queue(ask.place))
+        if self._fleet.hopeless(*attempt.place, [(attempt.wanted, attempt.tried)]):
+            raise self._no_room(attempt)
+        queue = self._queues.setdefault(attempt.place, _Queue(attempt.place))
         waiting = len(queue.waiting)
-        of_account = queue.waiting.count(ask.account)
+        of_account = queue.waiting.count(attempt.account)
         if exceeds_share(of_account, 1, waiting, self._max_waiting):
             # Each of them has begun or given up by then.
-            why = f"{waiting} starts wait for a slot, {of_account} of them of this account"
+            why = f"{waiting} starts are waiting for a slot, {of_account} of them of this account"
             after = math.ceil(seconds)
-            raise NoCapacityError(ask.place[0], why, max(1, after), NoCapacityCause.QUEUE_FULL)
-        ask.given = asyncio.get_running_loop().create_future()
-        queue.put(ask)
+            raise NoCapacityError(attempt.place[0], why, max(1, after), NoCapacityCause.QUEUE_FULL)
+        attempt.given = asyncio.get_running_loop().create_future()
+        queue.put(attempt)
         self._watch(queue)
         try:
             with suppress(TimeoutError):
                 async with timeout(seconds, self._clock):
-                    await asyncio.wait({ask.given})
+                    await asyncio.wait({attempt.given})
         except asyncio.CancelledError:
-            self._give_back(ask)
+            self._give_back(attempt)
             raise
         finally:
-            queue.remove(ask)
-        if not ask.given.done():
-            if self._fleet.hopeless(*ask.place, [(ask.wanted, ask.tried)], reported_only=True):
-                self._fleet.unreported.check([ask.place], taking=True)
+            queue.remove(attempt)
+        if not attempt.given.done():
+            if self._fleet.hopeless(
+                *attempt.place, [(attempt.wanted, attempt.tried)], reported_only=True
+            ):
+                self._fleet.unreported.check([attempt.place], taking=True)
             why = "the start timed out"
             cause = NoCapacityCause.OUT_OF_TIME
-            raise NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
-        return ask.given.result()
+            raise NoCapacityError(attempt.place[0], why, RETRY_AFTER, cause)
+        return attempt.given.result()
 
     def waiting(self) -> dict[Place, int]:
         """Count the waiting starts by region and node pool."""
         return {place: len(queue.waiting) for place, queue in self._queues.items()}
 
-    def call_off(self, ask: Ask) -> None:
+    def call_off(self, attempt: PendingAttempt) -> None:
         """End a wait without a host. Idempotent."""
-        queue = self._queues.get(ask.place)
-        if queue is not None and queue.remove(ask):
-            ask.given.set_result(None)
+        queue = self._queues.get(attempt.place)
+        if queue is not None and queue.remove(attempt):
+            attempt.given.set_result(None)
 
-    def _give_back(self, ask: Ask) -> None:
+    def _give_back(self, attempt: PendingAttempt) -> None:
         """Release the host of a wait that was cancelled just after it got one."""
-        if ask.given.done() and ask.given.exception() is None:
-            host = ask.given.result()
+        if attempt.given.done() and attempt.given.exception() is None:
+            host = attempt.given.result()
             if host is not None:
-                self._fleet.give_back(host, ask.internal_id)
+                self._fleet.give_back(host, attempt.internal_id)
 
     def _watch(self, queue: _Queue) -> None:
         if not queue.is_watched:
@@ -146,27 +154,32 @@ class HostQueue:
     def _recheck(self, queue: _Queue) -> None:
         queue.is_watched = False
         waiting = list(queue.waiting)
-        hopeless = self._fleet.hopeless(*queue.place, {(ask.wanted, ask.tried) for ask in waiting})
-        for ask in waiting if hopeless else ():
-            if (ask.wanted, ask.tried) in hopeless:
-                queue.remove(ask)
-                ask.given.set_exception(_no_room(ask))
+        hopeless = self._fleet.hopeless(
+            *queue.place, {(attempt.wanted, attempt.tried) for attempt in waiting}
+        )
+        for attempt in waiting if hopeless else ():
+            if (attempt.wanted, attempt.tried) in hopeless:
+                queue.remove(attempt)
+                attempt.given.set_exception(self._no_room(attempt))
         if queue.waiting:
             self._watch(queue)
 
     def _offer(self, host: Host) -> None:
-        queue = self._queues.get((host.row.region, host.row.node_pool))
-        while queue is not None and queue.waiting and host.takes_starts:
-            able = [wanted for wanted in queue.wanted if host.can_begin(wanted)]
+        queue = self._queues.get((host.state.row.region, host.state.row.node_pool))
+        while queue is not None and queue.waiting and host.state.takes_starts:
+            able = [wanted for wanted in queue.wanted if host.state.can_begin(wanted)]
             fitting = self._fleet.fitting(host, able)
-            ask = queue.pop(host.name, fitting) if fitting else None
-            if ask is None:
+            attempt = queue.pop(host.name, fitting) if fitting else None
+            if attempt is None:
                 return
-            host.hold(ask.internal_id, ask.wanted)
-            ask.given.set_result(host)
+            host.state.hold(attempt.internal_id, attempt.wanted)
+            attempt.given.set_result(host)
 
-
-def _no_room(ask: Ask) -> NoCapacityError:
-    why = "no host has capacity"
-    cause = NoCapacityCause.NO_ROOM
-    return NoCapacityError(ask.place[0], why, RETRY_AFTER, cause)
+    def _no_room(self, attempt: PendingAttempt) -> NoCapacityError:
+        region, _ = attempt.place
+        silent = self._fleet.silent(*attempt.place, attempt.wanted, refused=attempt.tried)
+        if not silent:
+            why = "no host has capacity"
+            return NoCapacityError(region, why, RETRY_AFTER, NoCapacityCause.NO_ROOM)
+        why = f"no host that answers has capacity, and {silent} others do not answer"
+        return HostsUnresponsiveError(region, why, RETRY_AFTER)

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from controlplane.agent_rpc.dialling import Dialler
+from controlplane.domain.access.enrolment import Issued
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.metrics.agents import FleetMetrics
-from controlplane.pki.authority import Issued
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.enrolment import renewed, trusts_one_authority
+from controlplane.storage.tables.hosts.enrolment import renewed, trusts_one_authority
 from tiltyard.contract import ErrorReason
 from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.failpoints import Reach, no_failpoint
@@ -124,14 +124,14 @@ class Renewal:
     def redial(self) -> None:
         """Use the current certificates for new calls to enrolled agents."""
         for host in self.fleet.hosts:
-            if host.row.id is not None:
+            if host.state.row.id is not None:
                 self._redial(host)
 
     def _redial(self, host: Host) -> None:
-        row = host.row
+        row = host.state.row
         if row.name in self._called_as_moved:
             row = replace(row, authority=self.issuer.authority.fingerprint)
-        host.client.redial(self.dialler.credentials(row))
+        host.state.client.redial(self.dialler.credentials(row))
 
     async def _wait(self, seconds: float) -> None:
         await first_completed(self._woken.wait(), self.clock.sleep(seconds), "renewal-look")
@@ -151,7 +151,7 @@ class Renewal:
         return is_new
 
     def _is_due(self, host: Host) -> bool:
-        row = host.row
+        row = host.state.row
         authority = self.issuer.authorities.of(row.authority)
         return row.certificate_expire is not None and authority.is_due(
             row.certificate_expire, self.clock.time()
@@ -164,7 +164,7 @@ class Renewal:
         except _FAILURES as error:
             self.metrics.renewals.labels("agent", "failed").inc()
             name = host.name
-            expire = host.row.certificate_expire or 0.0
+            expire = host.state.row.certificate_expire or 0.0
             if expire <= self.clock.time():
                 log.error(  # noqa: TRY400 - the text says it all
                     "its certificate has expired: enrol it again", agent=name
@@ -181,7 +181,7 @@ class Renewal:
         if self.issuer.authorities.former is None:
             return
         for host in unresponsive:
-            if not host.client.is_calling:
+            if not host.state.client.is_calling:
                 self._called_as_moved ^= {host.name}
                 self._redial(host)
 
@@ -203,60 +203,60 @@ class Renewal:
 
     def is_moved(self, host: Host) -> bool:
         """Return whether a host trusts only the current authority, or is not enrolled."""
-        row = host.row
+        row = host.state.row
         current = self.issuer.authority.fingerprint
         return row.id is None or (row.authority == current and not row.trusts_former)
 
     async def renew_host(self, host: Host) -> None:
         """Renew the certificate of a host, from the same authority."""
-        asked = await host.client.ask_for_request()
-        row = host.row
+        asked = await host.state.client.ask_for_request()
+        row = host.state.row
         assert row.id is not None, "only an enrolled agent's certificate expires"
         issued = self.issuer.sign_agent(asked.request, row.id, row.authority)
-        await host.client.install(issued.certificate)
+        await host.state.client.install(issued.certificate)
         await self._note(host, issued, trusts_former=row.trusts_former)
         log.info("certificate renewed", agent=row.name)
 
     async def move_host(self, host: Host) -> None:
         """Move a host to the current authority."""
-        if host.row.authority != self.issuer.authority.fingerprint:
+        if host.state.row.authority != self.issuer.authority.fingerprint:
             await self._install_current(host)
-        if host.row.trusts_former:
+        if host.state.row.trusts_former:
             await self._drop_former(host)
         log.info("moved to the current authority", agent=host.name)
 
     async def _install_current(self, host: Host) -> None:
-        asked = await host.client.ask_for_request()
-        row = host.row
+        asked = await host.state.client.ask_for_request()
+        row = host.state.row
         if not asked.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, OLD_AGENT)
         assert row.id is not None, "only an enrolled agent belongs to an authority"
         authorities = self.issuer.authorities
         issued = self.issuer.sign_agent(asked.request, row.id)
-        await host.client.install(issued.certificate, authorities.trusted)
+        await host.state.client.install(issued.certificate, authorities.trusted)
         await self.reach("authority.installed")
         await self._note(host, issued, trusts_former=int(authorities.former is not None))
-        host.client.redial(self.dialler.credentials(host.row))
+        host.state.client.redial(self.dialler.credentials(host.state.row))
         await self.reach("authority.moved")
 
     async def _drop_former(self, host: Host) -> None:
         authority = self.issuer.authority
-        row = host.row
-        await host.client.install(authorities=authority.certificate)
+        row = host.state.row
+        await host.state.client.install(authorities=authority.certificate)
         await self.reach("authority.dropped")
         if row.authority == authority.fingerprint and row.id is not None:
             await self.store.run(trusts_one_authority, row.id)
-            host.row = replace(host.row, trusts_former=0)
+            host.state.note_row(replace(host.state.row, trusts_former=0))
 
     async def _note(self, host: Host, issued: Issued, *, trusts_former: int) -> None:
         row = replace(
-            host.row,
+            host.state.row,
             certificate_expire=issued.expire,
             authority=issued.authority,
             trusts_former=trusts_former,
         )
         await self.store.run(renewed, row, issued.serial, self.clock.time())
-        host.row = row
+        host.state.note_row(row)
 
 
 async def _for_each(

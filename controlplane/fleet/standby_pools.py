@@ -1,27 +1,26 @@
-"""Maintains warm pools: plans how many standbys each host keeps, and orders them from the hosts.
+"""Maintains warm pools: has them planned, and orders the standbys from the hosts.
 
-Shares are planned on every change of a pool, tag or application, on every report of a host, and
-periodically. A host keeps its share while it is briefly unresponsive or its engine is unavailable:
-starting the same standbys elsewhere takes longer. A draining or lost host keeps none.
+A pool is planned when a fact of its plan has changed (`stale_pools`), and at least once per
+REREAD_INTERVAL. What a plan is: `standby_plan`.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+from controlplane.domain.applications.tags import Tag
+from controlplane.domain.applications.warm_pools import WantedPool, WarmPool
 from controlplane.domain.errors import StoreError
-from controlplane.domain.placement import HostView, Wanted, is_usable, rank_key
-from controlplane.domain.standby_shares import PoolHost, room_for, share
+from controlplane.domain.placement.placement import Strategy
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.delivery import FIRST_RETRY
 from controlplane.fleet.host.host import Host
+from controlplane.fleet.stale_pools import StalePools, row_of
+from controlplane.fleet.standby_plan import Plan, StandbyPlanner, place_of
+from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import standby_orders
-from controlplane.storage.tables.standby_orders import WantedPool
-from controlplane.storage.tables.tags import Tag
-from controlplane.storage.tables.warm_pools import WarmPool
+from controlplane.storage.tables.applications import standby_orders
 from tiltyard.contract import Identity, SessionSpec
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
@@ -36,14 +35,15 @@ REST = 4.0
 """Duty cycle: the pause after a round as a multiple of its duration, at most MAX_BACK_OFF, unless
 callers change the pools."""
 
-REVIEW_INTERVAL = 2.0  # Seconds between plans without another cause
-REREAD_INTERVAL = 60.0  # Seconds between reads of the pools without another cause
-PULL_GRACE = 120.0  # Seconds for which hosts keep older standbys while they pull the newest tag
-
-SHORT_AFTER = 5.0
-"""Seconds for which a host may lack capacity for its share before it moves to others."""
+REVIEW_INTERVAL = 2.0  # Seconds between two looks at what changes by time alone
+REREAD_INTERVAL = 60.0  # Seconds between reads and plans of all pools without another cause
 
 MAX_BACK_OFF = 5.0
+
+_TOPICS = (Topic.POOL, Topic.TAG, Topic.APPLICATION, Topic.ACCOUNT, Topic.NODE_POOL)
+"""What the plan of a pool is made of; a removed account has none."""
+
+HOSTS_IN_A_STEP = 100  # Hosts that get their orders in one step of the event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,23 @@ class StandbyPools:
         self._random = random
         self._wanted: dict[str, WantedPool] = {}
         self._places: dict[tuple[str, str, str], WarmPool] = {}
-        self._newest: dict[str, tuple[Tag, float]] = {}
-        """By pool, the newest tag that a host has pulled, and since when."""
-        self._unfilled_since: dict[tuple[str, str], float] = {}
-        """Since when a host lacks capacity for its share, by pool and agent."""
-        self._views: dict[str, HostView | None] = {}
-        """The hosts in this round, including the standbys planned so far."""
+        self._rows: dict[str, tuple[WantedPool, bool, Strategy]] = {}
+        self._planner = StandbyPlanner(fleet, clock)
+        self._stale = StalePools(fleet)
+        self._reported: dict[str, Host] = {}  # Since the last round, by agent
+        self._reviewed_at = float("-inf")
         self._read_at = float("-inf")
+        self._whole_at = float("-inf")
         self._wake = asyncio.Event()
         self._at_once = asyncio.Event()
-        fleet.subscribe(lambda _: self._wake.set())
+        fleet.subscribe(self._note_host)
+        store.changes.subscribe(_TOPICS, lambda _: self._read_again())
 
-    def look(self) -> None:
+    def _note_host(self, host: Host) -> None:
+        self._reported[host.name] = host
+        self._wake.set()
+
+    def _read_again(self) -> None:
         """Read the pools again and plan them, at once."""
         self._read_at = float("-inf")
         self._at_once.set()
@@ -103,9 +108,9 @@ class StandbyPools:
         if wanted is None or host is None or not self._fleet.takes_claims(agent):
             return False
         place = (wanted.pool.location, wanted.application.node_pool)
-        if place != (host.row.region, host.row.node_pool):
+        if place != (host.state.row.region, host.state.row.node_pool):
             return False
-        return host.pool_orders.size(pool_id) > 0
+        return host.orders.pool_size(pool_id) > 0
 
     def sizes(self) -> list[tuple[WarmPool, int, int]]:
         """Return each pool with its desired and its claimable number of standbys."""
@@ -125,8 +130,8 @@ class StandbyPools:
         standbys = self._fleet.standbys
         name = host.name
         kept = []
-        for pool_id in sorted(host.pool_orders.pools | standbys.pools_on(name)):
-            size = host.pool_orders.size(pool_id)
+        for pool_id in sorted(host.orders.pools | standbys.pools_on(name)):
+            size = host.orders.pool_size(pool_id)
             there = standbys.live_on(pool_id, name)
             wanted = self._wanted.get(pool_id)
             if size or there:
@@ -157,162 +162,79 @@ class StandbyPools:
         await first_completed(event.wait(), self._clock.sleep(seconds), "standby-pools-look")
 
     async def _round(self) -> None:
+        """Plan the pools of which a fact has changed, and order what has changed by that."""
         now = self._clock.monotonic()
         if now - self._read_at >= REREAD_INTERVAL:
             await self._read(now)
-        plans: dict[str, dict[str, tuple[int, Tag] | None]] = {}
-        self._views.clear()
-        for pool_id, wanted in self._wanted.items():
-            plans[pool_id] = {}
-            application = wanted.application
-            allowed = self._fleet.node_pools.allows(
-                application.node_pool, application.network_mode
-            )
-            if wanted.size and allowed:
-                plans[pool_id] = self._plan_or_keep(wanted, now)
-                await asyncio.sleep(0)  # so that many pools do not delay callers
-        for host in self._fleet.hosts:
-            for pool_id in host.pool_orders.pools | plans.keys():
-                planned = plans.get(pool_id, {}).get(host.name, (0, None))
-                if planned is not None:
-                    self._order(host, pool_id, *planned)
+        if now - self._whole_at >= REREAD_INTERVAL:
+            self._whole_at = now
+            self._stale.note_all()
+        self._stale.note_standbys(self._fleet.standbys.pop_changed())
+        reported = self._reported
+        self._reported = {}
+        if now - self._reviewed_at >= REVIEW_INTERVAL:
+            self._reviewed_at = now
+            reported |= {host.name: host for host in self._fleet.hosts}
+        for host in reported.values():
+            self._stale.note_host(host)
+        stale, moved = self._stale.pop()
+        plans: dict[str, Plan] = {pool_id: {} for pool_id in moved}
+        self._planner.begin_round()
+        for pool_id in stale:
+            plans[pool_id] = self._plan(pool_id, now)
+            await asyncio.sleep(0)  # so that many pools do not delay callers
+        for pool_id, plan in plans.items():
+            if pool_id in moved:
+                await self._order_everywhere(pool_id, plan)
+            else:
+                for host in self._fleet.hosts_of(*place_of(self._wanted[pool_id])):
+                    self._order_planned(host, pool_id, plan)
+
+    def _plan(self, pool_id: str, now: float) -> Plan:
+        wanted, is_wanted, _ = self._rows[pool_id]
+        plan = self._planner.plan(wanted, now) if is_wanted else {}
+        is_filled = not is_wanted or self._planner.is_filled(pool_id)
+        self._stale.note_plan(pool_id, is_filled=is_filled)
+        return plan
+
+    async def _order_everywhere(self, pool_id: str, plan: Plan) -> None:
+        """Order a pool from the hosts of its plan, and nothing of it from all others."""
+        for number, host in enumerate(self._fleet.hosts):
+            if host.name in plan or pool_id in host.orders.pools:
+                self._order_planned(host, pool_id, plan)
+            if number % HOSTS_IN_A_STEP == 0:
+                await asyncio.sleep(0)
+
+    def _order_planned(self, host: Host, pool_id: str, plan: Plan) -> None:
+        planned = plan.get(host.name, (0, None))
+        if planned is not None:
+            self._order(host, pool_id, *planned)
 
     def _order(self, host: Host, pool_id: str, size: int, tag: Tag | None) -> None:
         if tag is None:
-            host.pool_orders.set(pool_id, 0, None, "")
+            host.orders.order_pool(pool_id, 0, None, "")
         else:
             wanted = self._wanted[pool_id]
             spec = _standby_spec(wanted, tag)
-            host.pool_orders.set(pool_id, size, spec, wanted.pool.claim_signal)
+            host.orders.order_pool(pool_id, size, spec, wanted.pool.claim_signal)
 
     async def _read(self, now: float) -> None:
         self._read_at = now  # a change during the read causes another one
+        await self._fleet.caught_up()  # with the rules of node pools
         try:
             wanted = await standby_orders.wanted(self._store, self._wanted)
         except StoreError:
             self._read_at = float("-inf")
             raise
         self._wanted = {each.pool.id: each for each in wanted}
-        self._newest = {pool: seen for pool, seen in self._newest.items() if pool in self._wanted}
-        self._unfilled_since = {
-            k: since for k, since in self._unfilled_since.items() if k[0] in self._wanted
-        }
+        self._planner.keep_only(self._wanted.keys())
+        self._rows = {pool_id: row_of(self._fleet, each) for pool_id, each in self._wanted.items()}
+        self._stale.note_rows(self._rows)
         self._places = {
             (each.pool.account, each.pool.application, each.pool.location): each.pool
             for each in wanted
             if each.size
         }
-
-    def _plan_or_keep(self, wanted: WantedPool, now: float) -> dict[str, tuple[int, Tag] | None]:
-        """Plan a pool; after an unexpected error its orders stay, and other pools are planned."""
-        try:
-            return self._plan(wanted, now)
-        except Exception:
-            log.exception("cannot plan a warm pool: internal error", pool=wanted.pool.id)
-            return dict.fromkeys((host.name for host in self._fleet.hosts), None)
-
-    def _plan(self, wanted: WantedPool, now: float) -> dict[str, tuple[int, Tag] | None]:
-        """Plan the share and tag of a pool on each host; None leaves the order unchanged.
-
-        Standbys run the newest tag that a host could start. A host that has not pulled it keeps
-        its share of an older tag for PULL_GRACE, then until others have as many ready.
-        """
-        pool_id = wanted.pool.id
-        place = (wanted.pool.location, wanted.application.node_pool)
-        hosts = [host for host in self._fleet.hosts_of(*place) if self._keeps_share(host)]
-        if self._fleet.unreported.count([place], taking=True):
-            return dict.fromkeys((host.name for host in hosts), None)
-        held = {host.name: host.pool_orders.size(pool_id) for host in hosts}
-        views = self._views_of(hosts)
-        plan: dict[str, tuple[int, Tag] | None] = dict.fromkeys(held.keys() - views.keys(), None)
-        newest = self._newest_startable(wanted.tags, views.values())
-        if newest is None:
-            return plan
-        fresh = [view for view in views.values() if newest.image in view.host.images]
-        size = left = max(0, wanted.size - sum(held[name] for name in plan))
-        before, since = self._newest.get(pool_id, (None, 0.0))
-        if before != newest:
-            since = now
-            self._newest[pool_id] = newest, now
-        is_patient = now - since < PULL_GRACE
-        if not is_patient:
-            ready = self._fleet.standbys.ready_images
-            left -= sum(ready(pool_id, view.agent).count(newest.image) for view in fresh)
-        for name in sorted(views):
-            older = _newest_tag(wanted.tags, [views[name]])
-            if older is not None and newest.image not in views[name].host.images:
-                count = min(held[name], max(0, left))
-                plan[name] = count, older
-                left -= count
-        shares = self._share(
-            wanted, newest, fresh, held=held, size=max(0, left) if is_patient else size
-        )
-        return plan | {name: (count, newest) for name, count in shares.items()}
-
-    def _share(
-        self,
-        wanted: WantedPool,
-        tag: Tag,
-        views: Sequence[HostView],
-        *,
-        held: Mapping[str, int],
-        size: int,
-    ) -> dict[str, int]:
-        pool_id = wanted.pool.id
-        application = wanted.application
-        present = {v.agent: self._fleet.standbys.live_on(pool_id, v.agent) for v in views}
-        mine = {name: held[name] for name in present}
-        if sum(mine.values()) == size and all(present[n] >= mine[n] for n in mine):
-            return mine  # without computing the room of the hosts
-        each = Wanted(tag.image, application.reservation, application.ports)
-        hosts = []
-        strategy = self._fleet.node_pools.strategy(application.node_pool)
-        for view in views:
-            name = view.agent
-            room = room_for(view, each, self._fleet.unresponsive_after)
-            cannot_fill = self._cannot_fill((pool_id, name), mine[name] - present[name] > room)
-            rank = rank_key(view, strategy)
-            hosts.append(PoolHost(name, mine[name], present[name], room, rank, cannot_fill))
-        shares = share(size, hosts, strategy)
-        for view in views:  # other pools get the rest
-            lacking = max(0, shares.get(view.agent, 0) - present[view.agent])
-            held_by_all = sum([each.reservation] * lacking, view.held)
-            self._views[view.agent] = replace(
-                view, held=held_by_all, in_flight=view.in_flight + lacking
-            )
-        return shares
-
-    def _cannot_fill(self, key: tuple[str, str], is_lacking: bool) -> bool:
-        now = self._clock.monotonic()
-        if not is_lacking:
-            self._unfilled_since.pop(key, None)
-            return False
-        return now - self._unfilled_since.setdefault(key, now) >= SHORT_AFTER
-
-    def _views_of(self, hosts: Collection[Host]) -> dict[str, HostView]:
-        """Return the views of the hosts that have reported, by name; each is made once a round."""
-        found = {}
-        for host in hosts:
-            if host.name not in self._views:
-                self._views[host.name] = self._fleet.view(host)
-            view = self._views[host.name]
-            if view is not None:
-                found[host.name] = view
-        return found
-
-    def _newest_startable(self, tags: Sequence[Tag], views: Collection[HostView]) -> Tag | None:
-        """Return the newest tag that a host could start now, else the newest pulled one."""
-        usable = [view for view in views if is_usable(view, self._fleet.unresponsive_after)]
-        return _newest_tag(tags, usable) or _newest_tag(tags, views)
-
-    def _keeps_share(self, host: Host) -> bool:
-        is_responsive = self._fleet.report_age(host) <= self._fleet.unreachable_after
-        return is_responsive and not host.draining and host.lost is None
-
-
-def _newest_tag(tags: Iterable[Tag], views: Collection[HostView]) -> Tag | None:
-    pulled = (tag for tag in tags if any(tag.image in view.host.images for view in views))
-    return next(pulled, None)
 
 
 def _standby_spec(wanted: WantedPool, tag: Tag) -> SessionSpec:

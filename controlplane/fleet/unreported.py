@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from controlplane.admission.request_slots import release_request_slot
 from controlplane.domain.errors import RETRY_AFTER, HostsNotReportedError
 from controlplane.fleet.host.host import Host
-from controlplane.http.request_slots import release_slot
 from tiltyard.runtime.clock import Clock, timeout
 
 Place = tuple[str, str]  # A region and a node pool
@@ -29,32 +29,39 @@ class _Wait:
 
 @dataclass(slots=True, kw_only=True)
 class UnreportedHosts:
-    """Owns the set of hosts that have not reported; it only shrinks."""
+    """Owns the set of hosts that have not reported; it only shrinks.
+
+    Calls wait for them during the first `unreachable_after` seconds of the process.
+    """
 
     unreachable_after: Callable[[], float]
     listened: Callable[[], float]  # Reads the `ListeningClock`
     clock: Clock
     _hosts: dict[Place, set[Host]] = field(default_factory=dict)
     _began: float = 0.0
+    _is_over: bool = False
+    """True once no call waits for them any longer."""
     _waits: set[_Wait] = field(default_factory=set)
 
     def begin(self, hosts: Iterable[Host]) -> None:
         """Wait for these hosts, except the lost ones."""
         self._began = self.listened()
         for host in hosts:
-            if host.lost is None:
+            if host.state.lost is None:
                 self._hosts.setdefault(_place(host), set()).add(host)
 
     def note(self, host: Host) -> None:
         """Drop a host that has reported or was removed."""
         place = _place(host)
         hosts = self._hosts.get(place, set())
-        if host not in hosts or not (host.removed or host.reconciled or host.is_newer):
+        if host not in hosts or not (
+            host.state.removed or host.state.has_reported or host.state.is_newer
+        ):
             return
         hosts.discard(host)
         if not hosts:
             del self._hosts[place]
-        images = frozenset[str]() if host.report is None else host.report.images
+        images = frozenset[str]() if host.state.report is None else host.state.report.images
         is_last = not self.count([place], taking=True)
         for wait in self._waits:
             if place in wait.places and (is_last or not images.isdisjoint(wait.images)):
@@ -62,13 +69,15 @@ class UnreportedHosts:
 
     def count(self, places: Iterable[Place], *, taking: bool = False) -> int:
         """Count the unreported hosts; with `taking`, only those that are not draining."""
-        if not self._hosts:
-            return 0
-        if self._seconds_left() <= 0:
-            self._hosts.clear()
+        self._is_over = self._is_over or self._seconds_left() <= 0
+        if self._is_over or not self._hosts:
             return 0
         hosts = (host for place in places for host in self._hosts.get(place, ()))
-        return sum(1 for host in hosts if not (taking and host.draining))
+        return sum(1 for host in hosts if not (taking and host.state.draining))
+
+    def is_any_at(self, place: Place) -> bool:
+        """Return whether a host of a place has not reported yet, and is not given up as lost."""
+        return any(host.state.lost is None for host in self._hosts.get(place, ()))
 
     def check(self, places: Collection[Place], *, taking: bool = False) -> None:
         """Raise unless every host that could change an answer about `places` has reported.
@@ -108,7 +117,7 @@ class UnreportedHosts:
                 await self._next(_Wait(at, images), min(left, self._seconds_left()))
 
     async def _next(self, wait: _Wait, seconds: float) -> None:
-        release_slot()
+        release_request_slot()
         self._waits.add(wait)
         try:
             async with timeout(seconds, self.clock):
@@ -123,4 +132,4 @@ class UnreportedHosts:
 
 
 def _place(host: Host) -> Place:
-    return host.row.region, host.row.node_pool
+    return host.state.row.region, host.state.row.node_pool

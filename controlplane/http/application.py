@@ -2,63 +2,19 @@
 
 import asyncio
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from functools import partial
 from time import perf_counter
 
 from aiohttp import web
-from aiohttp.http import RawRequestMessage
 
 from controlplane.http.errors import Handler, answer_error
-from controlplane.http.messages import Request
-from controlplane.http.request_slots import RequestSlot
+from controlplane.http.messages import NO_CONTENT, Reply, Request
 from controlplane.metrics.http import HttpMetrics
 
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")
+_WHOLE_SERVER = {"/", "*", "/*"}  # Paths of OPTIONS that ask for all methods, as health checks do
 _PARAMETER = re.compile(r"\\{(\w+)\\}")
-
-
-@dataclass(slots=True, eq=False)
-class Brief:
-    """A request that may be answered with a 200 without a task for its handler."""
-
-    message: RawRequestMessage
-    last: str  # The last part of its path
-    _metrics: HttpMetrics
-    _route: str
-    _answer: "AtOnce"
-    account: str | None = None  # As a request's
-    body: bytes = b""
-    slot: RequestSlot | None = None  # Released at the end
-    waiting: asyncio.Future[None] | None = (
-        None  # For the slot; cancelled if the client disconnects
-    )
-    _done: Callable[[bytes | None], bool] = lambda _: False
-    _began: float = field(default_factory=perf_counter)
-
-    def begin(self, body: bytes, done: Callable[[bytes | None], bool]) -> None:
-        """Call `done` once, now or later, with the argument of `finish`.
-
-        It returns whether that can be followed, since the client is still connected.
-        """
-        self.body = body
-        self._done = done
-        self._metrics.in_progress += 1
-        self._answer(self)
-
-    def finish(self, content: bytes | None) -> None:
-        """End with the content of a 200, or with None if the handler must answer."""
-        if self.slot is not None:
-            self.slot.release()
-        self._metrics.in_progress -= 1
-        is_open = self._done(content)
-        method = self.message.method
-        if content is not None or not is_open:
-            seconds = perf_counter() - self._began
-            status = 200 if is_open else 499
-            self._metrics.answered(method, self._route, status, seconds)
-
-
-AtOnce = Callable[[Brief], None]  # Checks a request as its handler does, and finishes it
 
 
 class _Resource:
@@ -68,6 +24,18 @@ class _Resource:
         self.path = path
         self.match = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(path))).fullmatch
         self.handlers: dict[str, Handler] = {}
+
+    @property
+    def allowed(self) -> list[str]:
+        """The methods of the path."""
+        read = ["HEAD"] if "GET" in self.handlers else []
+        return sorted([*self.handlers, *read, "OPTIONS"])
+
+    def handler(self, method: str) -> Handler | None:
+        """Return the handler of a method; that of GET sends no body in answer to HEAD."""
+        if method == "OPTIONS":
+            return partial(_show_methods, self.allowed)
+        return self.handlers.get("GET" if method == "HEAD" else method)
 
 
 class Application:
@@ -81,17 +49,9 @@ class Application:
         self._metrics = metrics
         self._plain: dict[str, _Resource] = {}
         self._by_depth: dict[int, dict[str, _Resource]] = {}
-        self._at_once: dict[tuple[str, str], tuple[str, AtOnce]] = {}
 
-    def add_route(
-        self, method: str, path: str, handler: Handler, at_once: AtOnce | None = None
-    ) -> None:
-        """Add a route; at most one path may match a request.
-
-        The parameter of a path with `at_once` is its last part.
-        """
-        if at_once is not None:
-            self._at_once[method, re.sub(r"{\w+}", "{}", path)] = path, at_once
+    def add_route(self, method: str, path: str, handler: Handler) -> None:
+        """Add a route; at most one path may match a request."""
         alike = self._by_depth.setdefault(path.count("/"), {}) if "{" in path else self._plain
         alike.setdefault(path, _Resource(path)).handlers[method] = handler
 
@@ -110,30 +70,22 @@ class Application:
             status = 499
             raise
         else:
-            status = response.status
+            status = 499 if request.transport is None else response.status
             return response
         finally:
             metrics.in_progress -= 1
             metrics.answered(request.method, request.route, status, perf_counter() - began)
 
-    def brief(self, message: RawRequestMessage) -> Brief | None:
-        """Return a request that may be answered at once; None if its route has no such way."""
-        path = message.url.path_safe
-        method = message.method
-        place, _, last = path.rpartition("/")
-        route = self._at_once.get((method, path)) or self._at_once.get((method, f"{place}/{{}}"))
-        if route is None or "%" in last:  # which is not decoded
-            return None
-        return Brief(message, last, self._metrics, *route)
-
     def _handler(self, request: Request) -> Handler:
         """Find the route.
 
         Raises:
-            web.HTTPException: There is none.
+            web.HTTPException: No route has this path, or none its method.
         """
         request.app = self.web
         path = request.rel_url.path_safe
+        if request.method == "OPTIONS" and path in _WHOLE_SERVER:
+            return partial(_show_methods, _METHODS)
         resource = self._plain.get(path)
         if resource is None:
             for resource in self._by_depth.get(path.count("/"), {}).values():
@@ -143,11 +95,15 @@ class Application:
                     break
             else:
                 raise web.HTTPNotFound
-        handler = resource.handlers.get(request.method)
+        handler = resource.handler(request.method)
         if handler is None:
-            raise web.HTTPMethodNotAllowed(request.method, resource.handlers)
+            raise web.HTTPMethodNotAllowed(request.method, resource.allowed)
         request.route = resource.path
         return handler
+
+
+async def _show_methods(methods: Iterable[str], _: Request) -> Reply:
+    return Reply(status=NO_CONTENT, headers={"Allow": ",".join(methods)})
 
 
 def _decoded(text: str) -> str:

@@ -20,8 +20,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadStatusLine, InvalidHeader, InvalidURLError, LineTooLong
 
-from controlplane.http.application import Application, Brief
-from controlplane.http.byte_room import ByteRoom, HeldBytes
+from controlplane.admission.byte_room import ByteRoom, HeldBytes
+from controlplane.http.application import Application
 from controlplane.http.errors import REFUSED, BrokenBodyError, error_body, level_of
 from controlplane.http.gate import Gate, listen
 from controlplane.http.messages import Reply, Request, encoded_head, identifier
@@ -35,9 +35,9 @@ MAX_AHEAD = 32 * 1024  # Bytes in the bodies of requests that were sent before a
 READ_AHEAD = 8 * 1024  # Reading pauses when twice as many bytes of a body wait for their handler
 SOURCE = 256 * 1024
 """Bytes that the source of a response has read ahead: a chunk of a stream, a portion of a list."""
+IDLE_MARGIN = 5.0
+"""Seconds that a connection stays open longer than announced, so that no request meets its end."""
 HEAD_KEPT = 4096  # Bytes of an incomplete request head kept to name the path in a refusal
-
-SMALL = 4096  # Bytes of a body that may be parsed twice, without a task and with one
 
 _TARGET = re.compile(rb"[A-Za-z]+ (/[!-~]*)")
 _REFUSALS: dict[type[BaseException], str] = {
@@ -46,9 +46,13 @@ _REFUSALS: dict[type[BaseException], str] = {
     InvalidURLError: "the request's target is malformed",
     InvalidHeader: "a header field is malformed",
 }
-_Briefs = Callable[[RawRequestMessage], Brief | None]
 _is_logged = logging.root.isEnabledFor  # Cheaper than a structured logger's
-_UNUSUAL = ("Expect", "X-Forwarded-For", "Content-Encoding")
+_LONG_HEAD = f"the request line and headers are longer than {MAX_HEAD} bytes"
+_MESSAGES = {
+    400: "bad request",
+    431: "request header fields too large",
+    503: "service unavailable",
+}
 _MALFORMED = "the request is not well-formed HTTP/1.1"
 
 
@@ -74,7 +78,7 @@ class Connection(web.RequestHandler):
     """An aiohttp connection with deadlines and documented error responses."""
 
     def __init__(
-        self, server: web.Server, limits: Limits, brief: _Briefs, responses: ByteRoom
+        self, server: web.Server, limits: Limits, gate: Gate, responses: ByteRoom
     ) -> None:
         super().__init__(
             server,
@@ -86,13 +90,11 @@ class Connection(web.RequestHandler):
             auto_decompress=False,  # bodies with a Content-Encoding are refused unread
         )
         self._limits = limits
-        self._brief = brief
-        self._idle: asyncio.Future[None] | None = None  # The task's wait, while it is kept waiting
-        self._pending: Brief | None = None  # What is answered without the task now
-        self._request: Request | None = None  # What the task answers now
+        self._gate = gate
+        self._request: Request | None = None  # The request in progress
+        self._lost = self._loop.create_future()
         self._responses = responses
         self._unsent: HeldBytes | None = None
-        self.arrived = b""  # What was read of a body before the task
         self._wire: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -113,16 +115,32 @@ class Connection(web.RequestHandler):
         self._await_head()
         super().connection_made(transport)
 
+    @property
+    def peer(self) -> str:
+        """The address of the peer."""
+        return str((self.peername or ("",))[0])
+
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the deadlines, and the wait for a slot."""
+        """Cancel the deadlines, and the handler if it waits for the client.
+
+        Another handler continues, and keeps the place of its connection until it ends.
+        """
         self._disarm()
         self._stop_watching()
-        if self._pending is not None and self._pending.waiting is not None:
-            self._pending.waiting.cancel()
+        self._lost.set_result(None)
+        if self._last_body is not None and not self._last_body.is_eof():
+            # aiohttp would wait 10 s for the rest of a body that its handler has not read.
+            self._last_body.set_exception(BrokenBodyError("the client disconnected"))
+        request = self._request
+        if request is not None and request.worker is not None:
+            request.kept_place = self.peer
+            self._gate.keep(self.peer)
+            if request.waits_for_client:
+                request.worker.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; drop input after malformed input, and raise in the reader of the body.
+        """Parse input. After malformed input, discard the rest and fail the reader of the body.
 
         In aiohttp the reader of a body with a bad chunk would wait forever.
         """
@@ -133,82 +151,45 @@ class Connection(web.RequestHandler):
         if self._last_body is None or self._last_body.is_eof():
             self._head_size += len(data)
         parsed = self._request_count
-        waiter = self._waiter
-        self._waiter = None  # not woken for what is answered here
         super().data_received(data)
-        self._waiter = waiter
         if self._request_count != parsed:
             self._last_body = self._messages[-1][1]
             self._head_size = 0
             self._limit_ahead()
         elif self._head_size > MAX_HEAD:
-            self._wire.abort()
+            self._refuse_head()
         if not self._messages:
             if data and not self._busy and self._deadline is None:
                 self._await_head()
         elif not isinstance(self._messages[-1][0], RawRequestMessage):
             self._broken = True
             self._break_body("the body is malformed")
-        if waiter is not None and self._messages and not waiter.done() and not self._begun():
-            waiter.set_result(None)
+
+    def _refuse_head(self) -> None:
+        """Answer a head that is too long before its end, if no other answer is under way."""
+        self._broken = True
+        if self._busy:
+            self._wire.abort()
+            return
+        sent = _TARGET.match(self._head)
+        name = identifier()
+        path = sent[1].decode() if sent else "/"
+        _log_refusal(name, self.peer, 431, _LONG_HEAD)
+        body = error_body(path, name, status=431, message=_MESSAGES[431], details=_LONG_HEAD)
+        content = json.dumps(body).encode()
+        head = encoded_head(
+            name, len(content), status=431, reason="", headers={"Connection": "close"}
+        )
+        self._wire.write(head + content)
+        if self._wire.can_write_eof():
+            self._wire.write_eof()
+        self._disarm()
+        self._deadline = self._loop.call_later(self._limits.linger, self._wire.abort)
 
     def _limit_ahead(self) -> None:
         """Serve no further request if the bodies of those that wait are too long."""
         if self._busy and sum(body.total_bytes for _, body in self._messages) > MAX_AHEAD:
             self.close()
-
-    def _begun(self) -> bool:
-        """Begin to answer a request without its task, if it is alone, complete and small."""
-        message, payload = self._messages[0]
-        is_alone = len(self._messages) == 1 and not self._paused and not self._upgraded
-        if not is_alone or not isinstance(message, RawRequestMessage) or not payload.is_eof():
-            return False
-        brief = self._brief(message) if payload.total_bytes <= SMALL else None
-        if brief is None:
-            return False
-        self._disarm()
-        # As while the task works.
-        self._busy = True
-        self._request_in_progress = True
-        self._idle = self._waiter
-        self._waiter = None
-        self.arrived = payload.read_nowait()
-        self._pending = brief
-        brief.begin(self.arrived, self._finish)
-        return True
-
-    def _finish(self, content: bytes | None) -> bool:
-        """Send the content of a 200, or wake the task; return False if the client is gone."""
-        waiter = self._idle
-        self._waiter = waiter
-        is_open = self.transport is not None and not self._wire.is_closing()
-        if content is not None:
-            self._request_in_progress = False
-            if self._handler_waiter is not None:
-                self._handler_waiter.set_result(None)
-            self._messages.popleft()
-            if is_open and self._parser is not None:
-                self._wire.write(encoded_head(identifier(), len(content)) + content)
-                self._parser.message_consumed()
-                self._expect_another()
-        self._pending = None
-        if waiter is None or waiter.done():
-            return is_open and content is not None
-        if content is not None and (self._close or self._force_close):
-            waiter.cancel()
-        elif self._messages:
-            waiter.set_result(None)
-        return is_open or content is None
-
-    def _expect_another(self) -> None:
-        self._busy = False
-        self._head = b""
-        self.arrived = b""
-        self._next_keepalive_close_time = self._loop.time() + self._limits.idle
-        if self._keepalive_handle is None:
-            at = self._next_keepalive_close_time
-            end = self._process_keepalive
-            self._keepalive_handle = self._loop.call_at(at, end)
 
     def begin(self, request: Request, body: StreamReader) -> None:
         """Note the end of a request's headers, and start the body deadline."""
@@ -259,8 +240,8 @@ class Connection(web.RequestHandler):
         """Start watching a slow reader; disconnect it if its account has too many of them."""
         super().pause_writing()
         unsent = self._wire.get_write_buffer_size()
-        answered = self._pending or self._request
-        self._unsent = self._responses.hold(None if answered is None else answered.account)
+        account = None if self._request is None else self._request.account
+        self._unsent = self._responses.hold(account)
         if self._unsent.grow(unsent + SOURCE):
             self._watch_reader(unsent + 1)
         else:
@@ -298,12 +279,12 @@ class Connection(web.RequestHandler):
             self._body.set_exception(BrokenBodyError(reason))
 
     async def _linger(self) -> None:
-        """Wait for the client to disconnect, which cancels this task."""
+        """Wait for the client to disconnect."""
         self._broken = True
         with suppress(OSError):  # the client has disconnected already
             if self._wire.can_write_eof():
                 self._wire.write_eof()
-        await asyncio.sleep(self._limits.linger)
+        await asyncio.wait({self._lost}, timeout=self._limits.linger)
 
 
 class Edge:
@@ -314,6 +295,9 @@ class Edge:
         self._responses = responses
         self._gate = gate
         self._servers: list[asyncio.Server] = []
+        announced = int(limits.idle - IDLE_MARGIN)
+        self._idle_hint = f"timeout={announced}" if announced > 0 else ""
+        self._workers = set[asyncio.Task[None]]()  # The tasks of all handlers that run
         self._app: Application
 
     async def open(
@@ -331,7 +315,7 @@ class Edge:
         for listener in await listen(*address, self._gate):
             self._servers.append(
                 await loop.create_server(
-                    lambda: Connection(server, self._limits, self._brief, self._responses),
+                    lambda: Connection(server, self._limits, self._gate, self._responses),
                     sock=listener,
                     ssl=tls,
                     ssl_handshake_timeout=self._limits.header if tls else None,
@@ -346,6 +330,16 @@ class Edge:
         for server in self._servers:
             server.close()
 
+    async def finish(self, timeout: float) -> None:
+        """Wait for handlers whose clients have disconnected; cancel those that are not in time."""
+        if not self._workers:
+            return
+        _, late = await asyncio.wait(self._workers, timeout=timeout)
+        for worker in late:
+            worker.cancel()
+        if late:
+            await asyncio.wait(late)
+
     def _begin(  # noqa: PLR0917  # aiohttp gives the arguments
         self,
         message: RawRequestMessage,
@@ -356,30 +350,30 @@ class Edge:
     ) -> Request:
         """Create the request of complete headers; `remote` is the caller, not the proxy."""
         forwarded = message.headers.getall("X-Forwarded-For", []) if message.headers else []
-        peer = str((protocol.peername or ("",))[0])
+        peer = protocol.peer
         caller = self._gate.caller(peer, forwarded) if forwarded else peer
         loop = asyncio.get_running_loop()
         request = Request(message, payload, protocol, writer, task, loop, remote=caller)
         request.identifier = identifier()
+        request.idle_hint = self._idle_hint
         request.is_forwarded = caller != peer
         protocol.begin(request, payload)
-        request.arrived = protocol.arrived
-        protocol.arrived = b""
         return request
-
-    def _brief(self, message: RawRequestMessage) -> Brief | None:
-        """Return a request that may need no task, unless it needs more checks or a log line."""
-        headers = message.headers
-        is_plain = message.version == HttpVersion11 and not message.should_close
-        if not is_plain or _is_logged(logging.DEBUG) or any(name in headers for name in _UNUSUAL):
-            return None
-        return self._app.brief(message)
 
     async def _answer(self, request: Request) -> web.StreamResponse:
         """Answer a request; its log lines carry its identifier."""
         bind(request=request.identifier)  # for this request's task
         began = time.monotonic()
-        response = await self._dispatch(request)
+        worker = request.worker = asyncio.current_task()
+        assert worker is not None, "a handler runs in a task"
+        self._workers.add(worker)
+        try:
+            response = await self._dispatch(request)
+        finally:
+            request.worker = None
+            self._workers.discard(worker)
+            if request.kept_place is not None:
+                self._gate.drop(request.kept_place)
         if _is_logged(logging.DEBUG):
             log.debug(
                 "request answered",
@@ -397,12 +391,13 @@ class Edge:
         """
         if request.version not in {HttpVersion10, HttpVersion11}:
             return _refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
+        if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEAD:
+            return _refuse(request, 431, _LONG_HEAD)
         if expected := request.headers.get("Expect"):
             if expected.lower() != "100-continue":
                 return _refuse(request, 400, "the only supported expectation is 100-continue")
-            if request.version == HttpVersion11:
-                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                request.writer.output_size = 0  # the response has not begun
+            # Sent once token, path and size are accepted: see `Request.invite_body`.
+            request.awaits_continue = request.version == HttpVersion11
         if not request.is_forwarded:
             return await self._app.answer(request)
         caller = request.remote or ""
@@ -416,15 +411,12 @@ class Edge:
 
 def _refuse(request: Request, status: int, details: str, path: str | None = None) -> Reply:
     """Refuse a request; further input is discarded."""
-    log.log(
-        level_of(status),
-        REFUSED,
-        request=request.identifier,
-        address=request.remote,
-        status=status,
-        error=details,
-    )
-    message = {400: "bad request", 503: "service unavailable"}.get(status, "internal error")
+    _log_refusal(request.identifier, request.remote or "", status, details)
+    message = _MESSAGES.get(status, "internal error")
     path = request.raw_path if path is None else path
     body = error_body(path, request.identifier, status=status, message=message, details=details)
     return Reply(json.dumps(body).encode(), status, is_last=True)
+
+
+def _log_refusal(name: str, address: str, status: int, details: str) -> None:
+    log.log(level_of(status), REFUSED, request=name, address=address, status=status, error=details)

@@ -36,12 +36,16 @@ STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.NOT_FOUND: (404, "RESOURCE_NOT_FOUND"),
     Reason.CONFLICT: (409, "CONFLICT"),
     Reason.TOO_LARGE: (413, "PAYLOAD_TOO_LARGE"),
+    Reason.BEYOND_END: (416, "OFFSET_BEYOND_END"),
     Reason.CANNOT_START: (420, "CAPACITY_UNAVAILABLE"),
+    Reason.HOSTS_UNRESPONSIVE: (420, "HOSTS_UNRESPONSIVE"),
     Reason.INVALID_REQUEST: (422, "INVALID_REQUEST"),
     Reason.UNAVAILABLE: (503, "SERVICE_UNAVAILABLE"),
     Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
 }
-CODES = dict(STATUSES.values()) | {405: "METHOD_NOT_ALLOWED", 500: "INTERNAL_ERROR"}
+_ALL = (*STATUSES.values(), (405, "METHOD_NOT_ALLOWED"), (500, "INTERNAL_ERROR"))
+CODES = {status: [code for known, code in _ALL if known == status] for status, _ in _ALL}
+"""The codes of each status; the first one unless the error has another."""
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
 _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
@@ -68,7 +72,7 @@ class ErrorResponse(TypedDict):
     """
 
     statusCode: int
-    code: Annotated[str, Field(json_schema_extra={"enum": sorted(set(CODES.values()))})]
+    code: Annotated[str, Field(json_schema_extra={"enum": sorted({code for _, code in _ALL})})]
     message: str
     details: str
     path: str
@@ -79,13 +83,20 @@ class ErrorResponse(TypedDict):
 
 
 def error_body(
-    path: str, identifier: str, *, status: int, message: str, details: str, **more: Any
+    path: str,
+    identifier: str,
+    *,
+    status: int,
+    message: str,
+    details: str,
+    code: str = "",
+    **more: Any,
 ) -> dict[str, Any]:
     """Build an ErrorResponse; the query of `path` is dropped."""
     sent = path.partition("?")[0][:_MAX_PATH].encode("utf-8", "surrogateescape")
     return {
         "statusCode": status,
-        "code": CODES.get(status, "INVALID_REQUEST"),
+        "code": code or CODES.get(status, ["INVALID_REQUEST"])[0],
         "message": message,
         "details": details if len(details) <= _MAX_DETAILS else f"{details[:_MAX_DETAILS]}…",
         "path": sent.decode("utf-8", "replace"),
@@ -139,8 +150,8 @@ def break_off(request: web.Request, what: str) -> None:
 
 
 def _from_domain(request: Request, error: TiltyardError) -> Reply:
-    status, _ = STATUSES[error.reason]
-    more: dict[str, Any] = {}
+    status, code = STATUSES[error.reason]
+    more: dict[str, Any] = {"code": code}
     if isinstance(error, InvalidRequestError):
         more["violations"] = [
             {"field": v.field, "description": v.description} for v in error.listed

@@ -96,8 +96,18 @@ class Gate:
 
     def release(self, peer: str) -> None:
         """Stop counting a connection."""
-        self._open -= 1
         self._is_open.dec()
+        self.drop(peer)
+
+    def keep(self, peer: str) -> None:
+        """Keep the place of a connection that ends, for its request that continues."""
+        self._open += 1
+        if not self.trusts(peer):
+            self._taken[_caller(peer)] += 1
+
+    def drop(self, peer: str) -> None:
+        """Give up the place of a connection."""
+        self._open -= 1
         if not self.trusts(peer):
             self.give(peer)
 

@@ -5,8 +5,8 @@ import ssl
 
 from aiohttp import web
 
+from controlplane.admission.byte_room import BODIES_BYTES, RESPONSES_BYTES, ByteRoom
 from controlplane.http.application import Application
-from controlplane.http.byte_room import BODIES_BYTES, RESPONSES_BYTES, ByteRoom
 from controlplane.http.edge import Edge, Limits
 from controlplane.http.gate import Bounds, Gate
 from controlplane.metrics.http import HttpMetrics
@@ -47,9 +47,7 @@ class Listeners:
         gate = Gate(bounds, self._metrics, setting.removesuffix("_listen"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
-        # A disconnect cancels the handler, so that followed streams end. Work that must continue,
-        # such as a start, has its own task.
-        runner = web.AppRunner(app.web, handler_cancellation=True, shutdown_timeout=STOP_TIMEOUT)
+        runner = web.AppRunner(app.web, shutdown_timeout=STOP_TIMEOUT)
         edge = Edge(gate, self._limits, self._responses)
         self._opened.append((edge, runner))
         await runner.setup()
@@ -68,3 +66,4 @@ class Listeners:
             edge, runner = self._opened.pop()
             edge.close()
             await runner.cleanup()
+            await edge.finish(STOP_TIMEOUT)

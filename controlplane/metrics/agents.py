@@ -12,14 +12,15 @@ from controlplane.domain.errors import (
     AgentUnavailableError,
     StoreError,
 )
-from controlplane.metrics.making import Maker, Registry
+from controlplane.metrics.making import maker
+from tiltyard.runtime.metrics.making import Registry
 
 
 class AgentCalls:
     """Metrics of calls to agents."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = Maker(registry)
+        make = maker(registry)
         self._calls = make.counter(
             "agent_calls_total",
             "Calls to agents; outcome is ok, the reason of a refusal, unavailable, newer, or left"
@@ -64,14 +65,14 @@ _BREAKS = {
     AgentUnavailableError: "unavailable",
     StoreError: "database_failed",
 }
-_INTERNAL = "internal"  # Of an error that nobody expects from what a host sends
+_INTERNAL = "internal"  # An unexpected error in handling messages of a host
 
 
 class FleetMetrics:
     """Metrics of hosts' watch streams and certificates."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = Maker(registry)
+        make = maker(registry)
         self.snapshot_seconds = make.histogram(
             "watch_snapshot_duration_seconds",
             "Duration of snapshots; each is a host that was synchronised again.",

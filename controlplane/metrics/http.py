@@ -1,17 +1,17 @@
 """HTTP metrics: requests by route, connections, streams."""
 
-from prometheus_client import Counter, Histogram
+from controlplane.metrics.making import maker
+from tiltyard.runtime.metrics.instruments import Counter, Histogram
+from tiltyard.runtime.metrics.making import Registry
 
-from controlplane.metrics.making import Maker, Registry
-
-_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD"})
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"})
 
 
 class HttpMetrics:
     """Metrics of all listeners."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = Maker(registry)
+        make = maker(registry)
         self._requests = make.counter(
             "http_requests_total",
             "Answered requests; status 499 if the client disconnected first.",

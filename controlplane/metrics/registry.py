@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
 from controlplane.metrics.agents import AgentCalls, FleetMetrics
 from controlplane.metrics.http import HttpMetrics
-from controlplane.metrics.making import Maker
+from controlplane.metrics.making import maker
 from controlplane.metrics.starts import StartMetrics
-from controlplane.metrics.store import StoreMetrics
+from controlplane.storage.engine.metrics import StoreMetrics
 
 _VERSION = version("tiltyard")
 
@@ -24,17 +24,17 @@ class Metrics:
         self.agent_calls = AgentCalls(registry)
         self.fleet = FleetMetrics(registry)
         self.store = StoreMetrics(registry)
-        self.loop_lag = Maker(registry).histogram(
+        self.loop_lag = maker(registry).histogram(
             "event_loop_lag_seconds",
             "Seconds by which a timer of the event loop was late.",
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
         )
-        self.internal_errors = Maker(registry).counter(
+        self.internal_errors = maker(registry).counter(
             "internal_errors_total", "Unexpected errors; the log has the traceback of each."
         )
         ProcessCollector(registry=registry)
         GCCollector(registry)
-        build = Maker(registry).gauge(
+        build = maker(registry).gauge(
             "build_info", "Always 1; the versions of Tiltyard and Python.", "version", "python"
         )
         build.labels(_VERSION, platform.python_version()).set(1)

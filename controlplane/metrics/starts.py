@@ -10,8 +10,9 @@ from controlplane.domain.errors import (
     StoreError,
     TiltyardError,
 )
-from controlplane.domain.start_timing import StartTiming
-from controlplane.metrics.making import Maker, Registry
+from controlplane.domain.sessions.start_timing import StartTiming
+from controlplane.metrics.making import maker
+from tiltyard.runtime.metrics.making import Registry
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 15, 60)
 """A claim takes about 20 ms, a cold start half a second, at most `start_timeout`."""
@@ -21,7 +22,7 @@ class StartMetrics:
     """Metrics of session starts."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = Maker(registry)
+        make = maker(registry)
         self._seconds = make.histogram(
             "start_duration_seconds",
             "Duration of starts; kind is warm if a standby was claimed, none if nothing started.",
@@ -48,7 +49,9 @@ class StartMetrics:
             "node_pool",
             "reason",
         )
-        self.in_progress = make.gauge("starts_in_progress", "Starts in progress.")
+        self.in_progress = 0
+        in_progress = make.gauge("starts_in_progress", "Starts in progress.")
+        in_progress.set_function(lambda: self.in_progress)
         self.ready_wait = make.histogram(
             "start_ready_wait_duration_seconds",
             "Seconds that a start with Prefer: wait=ready waited for bound ports, from the start"
@@ -60,7 +63,7 @@ class StartMetrics:
     @contextmanager
     def counted(self, timing: StartTiming) -> Iterator[None]:
         """Count and time a start."""
-        self.in_progress.inc()
+        self.in_progress += 1
         try:
             with self.refusals():
                 yield
@@ -68,7 +71,7 @@ class StartMetrics:
             self._seconds.labels("none", "refused").observe(timing.total())
             raise
         finally:
-            self.in_progress.dec()
+            self.in_progress -= 1
         kind = timing.kind
         self._seconds.labels(kind, "started").observe(timing.total())
         for phase, seconds in timing.seconds.items():

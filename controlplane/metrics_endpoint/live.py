@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
-from controlplane.catalog.open_streams import OpenStreams
-from controlplane.domain.contract import HostReport
-from controlplane.domain.placement import HostView, is_usable
-from controlplane.domain.status import shown_status
+from controlplane.access.open_streams import OpenStreams
+from controlplane.domain.applications.pulls import PullState
+from controlplane.domain.applications.warm_pools import WarmPool
+from controlplane.domain.hosts.contract import HostReport
+from controlplane.domain.placement.placement import HostView, is_usable
+from controlplane.domain.sessions.status import shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.images import PullState
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.metrics.making import gauge
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.tables.warm_pools import WarmPool
 from tiltyard.contract import NANO, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
@@ -165,36 +165,40 @@ class LiveCollector(Collector):
 
     def _count_host(self, host: Host, count: _Count) -> None:
         fleet = self.fleet
-        place = (host.row.region, host.row.node_pool)
+        place = (host.state.row.region, host.state.row.node_pool)
         responsive = fleet.is_responsive(host.name)
         for state in _AGENT_STATES:
             count.agents.setdefault((*place, state), 0)
         count.agents[*place, state_of(fleet, host)] += 1
-        count.unclaimed[place] += len(host.unclaimed)
+        count.unclaimed[place] += len(host.state.unclaimed)
         for state in PullState:
             count.pulls.setdefault((*place, state), 0)
         for pull in host.images.pulls:
             count.pulls[*place, pull.state] += 1
         for account, size in host.images.room.held:
             count.image_bytes[*place, account] += size
-        expiry = host.row.certificate_expire
+        expiry = host.state.row.certificate_expire
         if expiry is not None:
             count.expiry[place] = min(expiry, count.expiry.get(place, expiry))
         count.room.add(
-            place, host.report if responsive else None, fleet.view(host), fleet.unresponsive_after
+            place,
+            host.state.report if responsive else None,
+            fleet.view(host),
+            fleet.unresponsive_after,
         )
         status = {
-            s: shown_status(s, draining=host.draining, responsive=responsive) for s in _STATES
+            s: shown_status(s, draining=host.state.draining, responsive=responsive)
+            for s in _STATES
         }
         count.sessions.update(
             (
                 place[0],
-                session.identity.account,
-                session.identity.application,
+                session.account,
+                session.application,
                 status[session.state],
             )
-            for session in host.live()
-            if session.internal_id not in host.unclaimed
+            for session in host.state.live()
+            if session.internal_id not in host.state.unclaimed
         )
 
     def _sessions(self, count: _Count) -> Metric:

@@ -1,32 +1,24 @@
 """Use cases of operators on accounts."""
 
-from collections.abc import Callable, Collection
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
-from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.access.quotas import Quota
+from controlplane.domain.access.tokens import NewToken, mint
 from controlplane.domain.errors import ConflictError
-from controlplane.domain.quotas import Quota
-from controlplane.domain.tokens import NewToken, mint
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import accounts
-from controlplane.storage.tables.accounts import Caller
+from controlplane.storage.tables.access import accounts
 from tiltyard.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class AccountAdmin:
-    """Use cases on accounts, for authorized callers.
-
-    `removed` is called after an account and its warm pools were removed.
-    """
+    """Use cases on accounts, for authorized callers."""
 
     store: Store
-    streams: OpenStreams
     clock: Clock
-    _: KW_ONLY
-    removed: Callable[[], object]
 
-    async def create(self, caller: Caller, name: str, quota: Quota) -> NewToken:
+    async def create_account(self, caller: Caller, name: str, quota: Quota) -> NewToken:
         """Create an account and return its first token, whose text is not stored.
 
         Remains of a removed account of the same name are deleted first.
@@ -50,15 +42,10 @@ class AccountAdmin:
             accounts.replace_quota, name, quota, actor=caller.actor, now=self.clock.time()
         )
 
-    async def remove(self, caller: Caller, name: str) -> None:
+    async def remove_account(self, caller: Caller, name: str) -> None:
         """Remove an account and all it owns; its tokens end at once.
 
         The rest is deleted in portions between other writes; `Upkeep` finishes after a crash.
         """
-        now = self.clock.time()
-        await self.store.run_then(self._end_streams, accounts.remove, name, caller.actor, now)
+        await self.store.run(accounts.remove, name, caller.actor, self.clock.time())
         await self.store.run_in_portions(accounts.remove_portion, name)
-
-    def _end_streams(self, token_ids: Collection[str]) -> None:
-        self.streams.end_of(token_ids)
-        self.removed()

@@ -2,19 +2,23 @@
 
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from functools import partial
 
-from controlplane.domain.contract import Drain, HostReport
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.applications.pulls import Pull
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.start_failures import StartFailure
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import Drain, HostReport
+from controlplane.domain.placement.start_failures import StartFailure
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.fleet.host.images import Pull
 from controlplane.fleet.standby_pools import KeptOnHost, StandbyPools
 from controlplane.operators.fleet import Declared, check_undeclared
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.fleet import AgentRow, agents, order_drain, remove_agent
+from controlplane.storage.tables.hosts.fleet import (
+    agents,
+    order_drain,
+    remove_agent,
+)
 from tiltyard.contract import PreparedShape
 from tiltyard.runtime.clock import Clock
 
@@ -58,7 +62,7 @@ class ShownAgent:
     `drain_pending` until the host has reported it.
     """
 
-    row: AgentRow
+    row: Agent
     state: AgentState
     last_report: float | None
     drain: Drain
@@ -95,14 +99,14 @@ class Agents:
     declared: Declared
     clock: Clock
 
-    async def all(self) -> list[ShownAgent]:
+    async def all_agents(self) -> list[ShownAgent]:
         """Return all agents by name, including revoked ones."""
         gone = await self.store.read(agents, revoked=True)
         shown = {row.name: _revoked(row) for row in gone}
         shown |= {host.name: self._shown(host) for host in self.fleet.hosts}
         return [shown[name] for name in sorted(shown)]
 
-    async def get(self, name: str) -> ShownAgent:
+    async def agent_named(self, name: str) -> ShownAgent:
         """Return one agent.
 
         Raises:
@@ -129,72 +133,65 @@ class Agents:
         """
         host = self.fleet.host(name)
         fleet = self.fleet
-        send = partial(self._send, name)
         now = self.clock.time()
         deadline = None if seconds is None else now + seconds
-        order = Drain(0 if host is None else host.drain.revision, draining, deadline)
-        await self.store.run_then(send, order_drain, name, order, actor=caller.actor, now=now)
+        order = Drain(0 if host is None else host.state.drain.revision, draining, deadline)
+        await self.store.run(order_drain, name, order, actor=caller.actor, now=now)
+        await fleet.caught_up()
         host = fleet.host(name)
         if host is not None and fleet.report_age(host) <= fleet.unresponsive_after:
-            await host.drain_orders.acknowledged(ORDER_WAIT)
-        return await self.get(name)
+            await host.orders.drain_acknowledged(ORDER_WAIT)
+        return await self.agent_named(name)
 
-    def _send(self, name: str, drain: Drain) -> None:
-        host = self.fleet.host(name)
-        if host is not None:
-            host.drain_orders.order(drain)
-
-    async def remove(self, caller: Caller, name: str) -> None:
+    async def remove_agent(self, caller: Caller, name: str) -> None:
         """Remove an agent: it gets no more sessions, and is not dialled.
 
         Its ended sessions stay listed; their logs and files are no longer reachable.
 
         Raises:
             NotFoundError: There is no agent of that name.
-            ConflictError: The settings file declares it, or it has live sessions, starts of
-                unknown outcome, or standbys.
+            ConflictError: The settings file declares it, or it has live sessions, unanswered
+                attempts, or standbys.
         """
         check_undeclared("agent", name, self.declared)
         if self.fleet.is_responsive(name) and self.fleet.standbys.pools_on(name):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-        now = self.clock.time()
-        await self.store.run_then(
-            lambda _: self.fleet.remove(name), remove_agent, name, caller.actor, now
-        )
+        await self.store.run(remove_agent, name, caller.actor, self.clock.time())
+        await self.fleet.caught_up()
 
     def _shown(self, host: Host) -> ShownAgent:
         age = self.fleet.report_age(host)
-        last_report = host.row.last_report
-        if host.reported_at is not None:
+        last_report = host.state.row.last_report
+        if host.state.reported_at is not None:
             last_report = self.clock.time() - age
         return ShownAgent(
-            row=host.row,
+            row=host.state.row,
             declared=host.name in self.declared["agent"],
             state=state_of(self.fleet, host),
-            host=host.report,
-            live_sessions=host.live_sessions,
+            host=host.state.report,
+            live_sessions=host.state.live_sessions,
             last_report=last_report,
-            drain=host.drain,
-            draining=host.draining,
-            drain_pending=host.drain_pending,
-            lost=host.lost,
+            drain=host.state.drain,
+            draining=host.state.draining,
+            drain_pending=host.state.drain_pending,
+            lost=host.state.lost,
             pulls=host.images.pulls,
             image_accounts=[ImagesOfAccount(*each) for each in host.images.room.held],
             prepared=_prepared(host),
             warm_pools=self.standbys.kept_on(host),
-            latency=host.latency.seconds,
-            unresponsive_addresses=list(host.latency.unresponsive),
-            unclaimed=sorted(host.unclaimed),
-            start_failures=host.failures.known(self.fleet.now()),
+            latency=host.state.latency.seconds,
+            unresponsive_addresses=list(host.state.latency.unresponsive),
+            unclaimed=sorted(host.state.unclaimed),
+            start_failures=host.state.failures.all_failures(self.fleet.now()),
         )
 
 
 def _prepared(host: Host) -> list[PreparedShape]:
-    shapes = {} if host.report is None else host.report.prepared
+    shapes = {} if host.state.report is None else host.state.report.prepared
     return sorted(shapes.values(), key=lambda shape: (not shape.error, -shape.kept, shape.image))
 
 
-def _revoked(row: AgentRow) -> ShownAgent:
+def _revoked(row: Agent) -> ShownAgent:
     return ShownAgent(
         row, AgentState.REVOKED, row.last_report, drain=row.drain, draining=row.drain.draining
     )
@@ -202,16 +199,16 @@ def _revoked(row: AgentRow) -> ShownAgent:
 
 def state_of(fleet: Fleet, host: Host) -> AgentState:
     """Return the state of an agent that is followed."""
-    report = host.report
+    report = host.state.report
     conditions = (
-        (AgentState.NEWER, host.is_newer),
-        (AgentState.LOST, host.lost is not None),
-        (AgentState.CONNECTING, not host.reconciled or report is None),
+        (AgentState.NEWER, host.state.is_newer),
+        (AgentState.LOST, host.state.lost is not None),
+        (AgentState.CONNECTING, not host.state.reconciled or report is None),
         (AgentState.UNREACHABLE, not fleet.is_responsive(host.name)),
         (AgentState.UNRESPONSIVE, fleet.report_age(host) > fleet.unresponsive_after),
-        (AgentState.DRAINING, host.draining),
+        (AgentState.DRAINING, host.state.draining),
         (AgentState.ENGINE_UNAVAILABLE, report is not None and not report.engine_available),
         (AgentState.DISK_FULL, report is not None and report.disk_full),
-        (AgentState.FAILING, host.failures.is_failing(fleet.now())),
+        (AgentState.FAILING, host.state.failures.is_failing(fleet.now())),
     )
     return next((state for state, holds in conditions if holds), AgentState.READY)

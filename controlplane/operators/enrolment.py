@@ -6,6 +6,15 @@ A token ends with the fingerprint of the authority, which a host verifies before
 import uuid
 from dataclasses import dataclass, field
 
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.access.enrolment import (
+    BadEnrolmentTokenError,
+    EnrolmentRequest,
+    Issued,
+    Place,
+)
+from controlplane.domain.access.start_rate import StartRate
+from controlplane.domain.access.tokens import mint, parse
 from controlplane.domain.errors import (
     ConflictError,
     InvalidRequestError,
@@ -13,18 +22,14 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
+from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.names import NAME_RULE, is_name
-from controlplane.domain.start_rate import StartRate
-from controlplane.domain.tokens import mint, parse
 from controlplane.fleet.fleet import Fleet
-from controlplane.pki.authority import Issued, UnfitRequestError
+from controlplane.pki.authority import UnfitRequestError
 from controlplane.pki.issuer import Issuer
 from controlplane.settings.model import NOT_AGENTS
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import enrolment
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import BadEnrolmentTokenError, Newcomer, Place
-from controlplane.storage.tables.fleet import AgentRow
+from controlplane.storage.tables.hosts import enrolment
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -75,7 +80,7 @@ class Enrolment:
         """Create a token with which an agent enrols again, in its place and by its name."""
         return await self.make_token(caller, await self.store.run(enrolment.place_of, agent))
 
-    async def enrol(self, wanted: Newcomer, address: str) -> tuple[AgentRow, Issued]:
+    async def enrol(self, request: EnrolmentRequest, address: str) -> tuple[Agent, Issued]:
         """Enrol a host and dial it from now on. `address`: the source of the request.
 
         Raises:
@@ -90,15 +95,14 @@ class Enrolment:
         agent_id = str(uuid.uuid4())
         now = self.clock.time()
         try:
-            presented = parse(wanted.token)
+            presented = parse(request.token)
             if presented is None:
                 raise BadEnrolmentTokenError("it is none")
-            issued = self._signed(wanted, agent_id)
-            row = await self.store.run_then(
-                self._follow,
+            issued = self._signed(request, agent_id)
+            row = await self.store.run(
                 enrolment.enrol,
                 presented,
-                wanted,
+                request,
                 agent_id=agent_id,
                 issued=issued,
                 address=address,
@@ -107,32 +111,27 @@ class Enrolment:
         except (UnauthorizedError, InvalidRequestError, ConflictError) as error:
             log.warning("refused to enrol a host", address=address, error=str(error))
             raise
+        await self.fleet.caught_up()
         log.info("agent enrolled", agent=row.name, address=address)
         return row, issued
 
     async def revoke(self, caller: Caller, name: str) -> None:
         """Revoke an agent: close its connection, and give up its sessions as lost. Idempotent."""
-        now = self.clock.time()
-        await self.store.run_then(
-            lambda _: self.fleet.remove(name), enrolment.revoke, name, caller.actor, now
-        )
+        await self.store.run(enrolment.revoke, name, caller.actor, self.clock.time())
+        await self.fleet.caught_up()
 
-    def _signed(self, wanted: Newcomer, agent_id: str) -> Issued:
+    def _signed(self, request: EnrolmentRequest, agent_id: str) -> Issued:
         violations = []
-        if not is_name(wanted.name):
+        if not is_name(request.name):
             violations.append(Violation("name", NAME_RULE))
-        elif wanted.name in NOT_AGENTS:
+        elif request.name in NOT_AGENTS:
             violations.append(Violation("name", "is a reserved name: choose another"))
-        if not wanted.address:
+        if not request.address:
             violations.append(Violation("address", "must be given"))
         try:
-            issued = self.issuer.sign_agent(wanted.request.encode(), agent_id)
+            issued = self.issuer.sign_agent(request.signing_request.encode(), agent_id)
         except UnfitRequestError as error:
             violations.append(Violation("request", str(error)))
         if violations:
             raise InvalidRequestError(tuple(violations))
         return issued
-
-    def _follow(self, row: AgentRow) -> None:
-        self.fleet.remove(row.name)  # it may enrol again
-        self.fleet.add(row)

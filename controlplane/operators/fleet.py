@@ -6,17 +6,17 @@ Every start creates what the settings file declares, so that only the file can r
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, InvalidRequestError, Violation
 from controlplane.domain.names import NAME_RULE, is_name
-from controlplane.domain.placement import NodePoolRules
+from controlplane.domain.placement.placement import NodePoolRules
 from controlplane.fleet.fleet import Fleet
 from controlplane.registries.logins import Logins
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import fleet as rows
-from controlplane.storage.tables import registries
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.registries import Registry
+from controlplane.storage.tables.applications import registries
+from controlplane.storage.tables.hosts import fleet as rows
 from tiltyard.runtime.clock import Clock
 
 Declared = Mapping[str, frozenset[str]]  # The names that the settings file declares, by table
@@ -62,14 +62,8 @@ class FleetAdmin:
         """
         _check_name("nodePool", name)
         now = self.clock.time()
-        await self.store.run_then(
-            lambda _: self.fleet.node_pools.rules.update({name: rules}),
-            rows.set_node_pool,
-            name,
-            rules,
-            actor=caller.actor,
-            now=now,
-        )
+        await self.store.run(rows.set_node_pool, name, rules, actor=caller.actor, now=now)
+        await self.fleet.caught_up()
 
     async def set_registry(self, caller: Caller, wanted: Registry, password: str | None) -> None:
         """Create or replace a registry. Idempotent.
@@ -88,7 +82,7 @@ class FleetAdmin:
         ready = await self.logins.ready(wanted, password)
         await self.store.run(registries.put, ready, caller.actor, self.clock.time())
 
-    async def remove(self, caller: Caller, table: str, name: str) -> None:
+    async def remove_unused(self, caller: Caller, table: str, name: str) -> None:
         """Remove a region, node pool or registry.
 
         Raises:
@@ -97,14 +91,8 @@ class FleetAdmin:
         """
         check_undeclared(table, name, self.declared)
         now = self.clock.time()
-        await self.store.run_then(
-            lambda _: table == "node_pool" and self.fleet.node_pools.rules.pop(name, None),
-            rows.remove,
-            table,
-            name,
-            actor=caller.actor,
-            now=now,
-        )
+        await self.store.run(rows.remove, table, name, actor=caller.actor, now=now)
+        await self.fleet.caught_up()
 
 
 def check_undeclared(table: str, name: str, declared: Declared) -> None:

@@ -4,21 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from controlplane.applications.tags import Tags
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.pulls import Pull
+from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import NotFoundError
-from controlplane.domain.explanation import Candidate
-from controlplane.domain.placement import Strategy, wanted_for
+from controlplane.domain.placement.explanation import Candidate
+from controlplane.domain.placement.placement import Strategy, wanted_for
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.images import Pull
-from controlplane.sessions.start_request import Pin, pinned_ports
+from controlplane.sessions.start_request import Pin, requested_ports
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.applications import Application, tagged
-from controlplane.storage.tables.tags import Tag
+from controlplane.storage.tables.applications.applications import tagged
 from tiltyard.contract import Identity
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPlacement:
-    """What a start would run, and how placement evaluates each host.
+    """The application and tag that a start would run, and the hosts as placement ranks them.
 
     `pulls` are the unfinished pulls of the image by agent.
     """
@@ -61,14 +62,14 @@ class Explanations:
         if found is None:
             raise NotFoundError("application", name)
         application, tags = found
-        ports = pinned_ports(application.ports, tuple(pins.values()), tuple(pins))
+        ports = requested_ports(application, tuple(pins.values()), tuple(pins))
         if location not in application.regions:
             raise NotFoundError("region", location)
         tag = self.tags.preferred(application, tags, location, version)
         identity = Identity(account, "", name, tag.name, location)
         wanted = wanted_for(replace(application.spec(identity, tag.image), ports=ports))
         node_pool = application.node_pool
-        candidates = self.fleet.explain(location, node_pool, wanted, application.network_mode)
+        candidates = self.fleet.explain(location, node_pool, wanted, application.privileges)
         pulls = {
             host.name: pull
             for host in self.fleet.hosts

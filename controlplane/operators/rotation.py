@@ -8,19 +8,19 @@ import asyncio
 from dataclasses import KW_ONLY, dataclass, field
 
 from controlplane.agent_rpc.dialling import Dialler
-from controlplane.domain.errors import ConflictError, TiltyardError
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.errors import ConflictError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.engine.store import Store, record_event
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.enrolment import rotated
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.accounting.events import record_event
+from controlplane.storage.tables.hosts.enrolment import rotated
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
 
@@ -61,12 +61,11 @@ class Rotation:
     clock: Clock
     reach: Reach = no_failpoint
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _changes: TaskOwner[None] = field(default_factory=lambda: TaskOwner(TiltyardError))
 
     def status(self) -> RotationStatus:
         """Return the progress of the hosts."""
         waiting = [Waiting(host, self._why(host)) for host in self.renewal.unmoved()]
-        enrolled = sum(host.row.id is not None for host in self.fleet.hosts)
+        enrolled = sum(host.state.row.id is not None for host in self.fleet.hosts)
         authorities = self.issuer.authorities
         return RotationStatus(authorities.current, authorities.former, enrolled, waiting)
 
@@ -79,9 +78,7 @@ class Rotation:
         Raises:
             StoreError: The new one cannot be stored; nothing has changed.
         """
-        await self._changes.finish(
-            self._rotate(caller, compromised=compromised), "rotation of the authority"
-        )
+        await self._rotate(caller, compromised=compromised)
         return self.status()
 
     async def finish(self, caller: Caller, *, force: bool) -> RotationStatus:
@@ -91,7 +88,7 @@ class Rotation:
             ConflictError: Hosts have not moved; with `force` they have to enrol again.
             StoreError: It cannot be stored; nothing has changed.
         """
-        await self._changes.finish(self._finish(caller, force=force), "end of the rotation")
+        await self._finish(caller, force=force)
         return self.status()
 
     async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
@@ -106,7 +103,9 @@ class Rotation:
             await self.store.run(rotated, fingerprint, caller.actor, now, compromised=compromised)
             await self.issuer.trust(made)
             if compromised:
-                self._disconnect([host for host in self.fleet.hosts if host.row.id is not None])
+                self._disconnect(
+                    [host for host in self.fleet.hosts if host.state.row.id is not None]
+                )
             else:
                 self.renewal.redial()
             self.renewal.look_again()
@@ -122,7 +121,7 @@ class Rotation:
             if left and not force:
                 raise ConflictError(
                     f"{len(left)} hosts have not moved to the new authority, the first of them"
-                    f" {left[0].row.name!r}: wait for them, or force it and enrol them again"
+                    f" {left[0].state.row.name!r}: wait for them, or force it and enrol them again"
                 )
             names = [host.name for host in left]
             await self.store.run(
@@ -144,13 +143,13 @@ class Rotation:
         if hosts:
             log.warning("hosts disconnected, they must enrol again", count=len(hosts))
         for host in hosts:
-            host.client.hang_up(self.dialler.credentials(host.row))
+            host.state.client.hang_up(self.dialler.credentials(host.state.row))
 
     def _why(self, host: Host) -> str:
         trusted = {authority.fingerprint for authority in self.issuer.authorities}
-        if host.row.authority not in trusted:
+        if host.state.row.authority not in trusted:
             return ENROL_AGAIN
-        if (host.row.certificate_expire or 0.0) <= self.clock.time():
+        if (host.state.row.certificate_expire or 0.0) <= self.clock.time():
             return EXPIRED
         if self.fleet.report_age(host) > self.fleet.unreachable_after:
             return UNRESPONSIVE

@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from controlplane.domain.access.enrolment import Issued
+
 CALLER_URI = "tiltyard://controlplane"
 """SAN of clients that may call agents. Agents check it on every call."""
 
@@ -35,16 +37,6 @@ _CURVE = ec.SECP256R1()
 
 class UnfitRequestError(ValueError):
     """A rejected signing request. The message is a predicate of "it"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """An agent's certificate as PEM text; `authority` is the fingerprint of its issuer."""
-
-    certificate: bytes
-    serial: str
-    expire: float
-    authority: str
 
 
 @dataclass(frozen=True, slots=True)

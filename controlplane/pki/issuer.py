@@ -5,9 +5,10 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from controlplane.domain.access.enrolment import Issued
 from controlplane.domain.errors import StoreError
 from controlplane.pki.authorities import Authorities
-from controlplane.pki.authority import Authority, Identity, Issued
+from controlplane.pki.authority import Authority, Identity
 from controlplane.state_dir.private_files import read_or_create, write_private
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger

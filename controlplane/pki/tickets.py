@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from controlplane.domain.contract import HostSession, Placed
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.state_dir.private_files import read_or_create
 from tiltyard.contract import Identity, Resources
 from tiltyard.runtime.clock import Clock, from_ms, to_ms

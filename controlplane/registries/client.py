@@ -8,20 +8,23 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from controlplane.admission.request_slots import release_request_slot
+from controlplane.domain.applications.images import UNKNOWN, Command, ImageConfig
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import RegistryTimeoutError, RegistryUnavailableError
-from controlplane.http.json_reader import count_values
-from controlplane.http.request_slots import release_slot
+from controlplane.domain.json_reader import count_values
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.http import MAX_CONNECTIONS, RegistryHttp, Reply
 from controlplane.registries.manifests import (
     IMAGE_TYPES,
     INDEX_TYPES,
+    Checked,
     check_manifest,
     digest_of,
     is_named_by,
+    read_config,
 )
 from controlplane.registries.tag_lists import TagLists
-from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
 from tiltyard.runtime.logging.events import get_logger
@@ -54,10 +57,14 @@ class ResolvedTag(NamedTuple):
     """The current image of a tag.
 
     `size_bytes`: of its compressed layers; of a list of images, the size of the largest.
+    `platforms` are those that it is for, UNKNOWN among them if one could not be read; `command` is
+    what it executes, of a list that of the first image.
     """
 
     digest: str
     size_bytes: int
+    platforms: tuple[str, ...] = ()
+    command: Command = Command.UNKNOWN
 
 
 class RegistryClient:
@@ -90,7 +97,7 @@ class RegistryClient:
             RegistryUnavailableError: The registry fails or sends an invalid response.
             RegistryTimeoutError: No answer in time.
         """
-        release_slot()
+        release_request_slot()
         with _translated(registry):
             async with asyncio.timeout(RESOLVE_TIMEOUT), self._slots_of(registry).hold(account):
                 return await self._resolve(registry, repository, tag)
@@ -118,15 +125,51 @@ class RegistryClient:
         if reply is None:
             return None
         checked = check_manifest(reply.body, _type_of(reply), self._max_image_bytes)
-        size = checked.size_bytes
-        for listed in checked.listed:
-            image = await self._manifest(registry, repository, listed)
-            if image is None or not is_named_by(listed, image.body):
-                raise UnusableError("it lacks an image that its list names")
-            kind = _type_of(image)
-            variant = check_manifest(image.body, kind, self._max_image_bytes, is_listed=True)
+        digest = digest_of(reply.body)
+        if checked.config:
+            config = await self._config(registry, repository, checked.config)
+            return ResolvedTag(digest, checked.size_bytes, (config.platform,), config.command)
+        size = 0
+        platforms: list[str] = []
+        command: Command | None = None
+        for listed, named in checked.listed.items():
+            variant = await self._variant(registry, repository, listed)
             size = max(size, variant.size_bytes)
-        return ResolvedTag(digest_of(reply.body), size)
+            platform = named
+            if command is None or named == UNKNOWN:
+                config = await self._config(registry, repository, variant.config)
+                command = config.command if command is None else command
+                platform = named or config.platform
+            platforms.append(platform)
+        found = tuple(dict.fromkeys(platforms))
+        return ResolvedTag(digest, size, found, command or Command.UNKNOWN)
+
+    async def _variant(self, registry: Registry, repository: str, listed: str) -> Checked:
+        """Read and check an image that a list names."""
+        image = await self._manifest(registry, repository, listed)
+        if image is None or not is_named_by(listed, image.body):
+            raise UnusableError("it lacks an image that its list names")
+        kind = _type_of(image)
+        return check_manifest(image.body, kind, self._max_image_bytes, is_listed=True)
+
+    async def _config(self, registry: Registry, repository: str, digest: str) -> ImageConfig:
+        """Read the config of an image; nothing is known if the registry does not send it.
+
+        Many registries send blobs from elsewhere, which this client does not follow.
+
+        Raises:
+            ImageRefusedError: The image is not for Linux.
+        """
+        path = f"/v2/{repository}/blobs/{digest}"
+        try:
+            reply = await self._ask(registry, repository, path, accept="*/*")
+            if reply.status == 200 and is_named_by(digest, reply.body):
+                return read_config(reply.body)
+        except (UnusableError, TimeoutError) as error:
+            log.info(
+                "cannot read the config of an image", registry=registry.name, error=str(error)
+            )
+        return ImageConfig(UNKNOWN, Command.UNKNOWN)
 
     async def _manifest(self, registry: Registry, repository: str, reference: str) -> Reply | None:
         path = f"/v2/{repository}/manifests/{reference}"
@@ -153,12 +196,14 @@ class RegistryClient:
                     values += count_values(reply.body)
                     if size > MAX_LIST_BYTES or values > MAX_LIST_VALUES:
                         break
+                    before = len(found)
                     found |= dict.fromkeys(_names(reply))
                     if len(found) > PAGE_SIZE * MAX_PAGES:
                         break
                     query = _next_query(reply, query)
-                    if query is None:
-                        return list(found)
+                    # A registry that ignores the position sends the same page again and again.
+                    if query is None or len(found) == before:
+                        return [name for name in found if TAG.match(name)]
             raise UnusableError("its list of tags is too long")
 
     async def _ask(
@@ -213,7 +258,7 @@ def _names(reply: Reply) -> list[str]:
         raise UnusableError("its list of tags is malformed")
     if len(names) > PAGE_SIZE * MAX_PAGES:  # the registry ignores `n` and sends one page
         raise UnusableError("its list of tags is too long")
-    return [name for name in names if TAG.match(name)]
+    return names
 
 
 def _next_query(reply: Reply, query: Mapping[str, str] | None) -> Mapping[str, str] | None:

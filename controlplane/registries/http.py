@@ -18,10 +18,10 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from controlplane.domain.redaction import cut_out
-from controlplane.outbound.resolver import LookUps, Resolver
+from controlplane.domain.access.redaction import cut_out
 from controlplane.registries.endpoint import Endpoint, UnusableError, base_url, is_address
 from controlplane.registries.login import checked_realm, read_challenges, read_token
+from controlplane.registries.resolver import LookUps, Resolver
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.tasks import Threads

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import InvalidRequestError, StoreError, Violation
+from controlplane.domain.hosts.contract import RegistryLogin
 from controlplane.pki.certificates import check_authorities
 from controlplane.registries.endpoint import Endpoint, UnusableError
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.registries import Registry, at
+from controlplane.storage.tables.applications.registries import at
 from tiltyard.runtime.tasks import Threads
 
 _AUTH_HOSTS = {"registry-1.docker.io": ("auth.docker.io",), "registry.gitlab.com": ("gitlab.com",)}
@@ -25,18 +26,20 @@ class Logins:
         self._vault = vault
         self._threads = Threads(1, "registry logins")
 
-    async def start(self, declared: Iterable[RegistryConfig]) -> dict[str, bytes]:
-        """Read the key and return the sealed passwords of the settings file, by registry."""
-        entries = [entry for entry in declared if entry.password]
+    async def seal_declared(self, declared: Iterable[RegistryConfig]) -> list[Registry]:
+        """Read the key, and return the registries of the settings file with sealed passwords."""
 
-        def work() -> dict[str, bytes]:
+        def work() -> list[Registry]:
             self._vault.load()
-            return {
-                entry.name: self._vault.seal(entry.address, entry.username, entry.password)
-                for entry in entries
-            }
+            return [self._with_sealed_password(entry) for entry in declared]
 
         return await self._threads.run(work)
+
+    def _with_sealed_password(self, entry: RegistryConfig) -> Registry:
+        if not entry.password:
+            return entry.registry
+        sealed = self._vault.seal(entry.address, entry.username, entry.password)
+        return replace(entry.registry, sealed=sealed)
 
     async def close(self) -> None:
         """Stop the thread. Idempotent."""

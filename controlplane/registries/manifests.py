@@ -8,13 +8,20 @@ are those that the manifest declares.
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_pascal
 
+from controlplane.domain.applications.images import (
+    UNKNOWN,
+    ImageConfig,
+    command_of,
+    platform_name,
+)
 from controlplane.domain.errors import ImageRefusedError
-from controlplane.http.json_reader import read_json
+from controlplane.domain.json_reader import read_json
 from controlplane.registries.endpoint import UnusableError
 from tiltyard.runtime.settings import checked, shown
 
@@ -49,6 +56,7 @@ _OTHER_SYSTEMS = frozenset(
 """Case-sensitive: Docker might run another spelling as Linux. Attestations are `unknown`."""
 
 _NO_IMAGE = "is not a container image"
+_NOT_LINUX = "has no image for Linux"
 _NESTED = "is a nested list of images"
 _EXTERNAL = "has a part outside the registry"
 """Docker may fetch it from a URL in the manifest, with credentials (CVE-2020-15157)."""
@@ -81,6 +89,27 @@ class _Part(BaseModel):
 
 class _Platform(_Part):
     os: str | None = None
+    architecture: str | None = None
+    variant: str | None = None
+
+    @property
+    def name(self) -> str:
+        return platform_name(self.os or "", self.architecture or "", self.variant or "")
+
+
+class _Execution(_Part):
+    """What an image's config says of its containers."""
+
+    model_config = ConfigDict(alias_generator=to_pascal)
+
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
+
+
+class _Config(_Platform):
+    """An image's config."""
+
+    config: _Execution | None = None
 
 
 class _Descriptor(_Part):
@@ -111,10 +140,15 @@ class _Manifest(_Part):
 
 
 class Checked(NamedTuple):
-    """A manifest that may be used: `size_bytes` of an image, or the digests that a list names."""
+    """A manifest that may be used: of an image, or of a list.
+
+    `size_bytes` and `config`, its digest, are of an image. `listed` are the images that a list
+    names: by digest the platform, UNKNOWN if the list does not name it.
+    """
 
     size_bytes: int = 0
-    listed: tuple[str, ...] = ()
+    config: str = ""
+    listed: Mapping[str, str] = {}
 
 
 def digest_of(content: bytes) -> str:
@@ -143,10 +177,29 @@ def check_manifest(
     """
     manifest = _read(content, content_type)
     if manifest.manifests is None:
-        return Checked(size_bytes=_check_image(manifest, max_image_bytes))
+        size, config = _check_image(manifest, max_image_bytes)
+        return Checked(size_bytes=size, config=config)
     if is_listed:
         raise ImageRefusedError(_NESTED)
-    return Checked(listed=_linux_digests(manifest.manifests))
+    return Checked(listed=_linux_images(manifest.manifests))
+
+
+def read_config(content: bytes) -> ImageConfig:
+    """Read the config of an image.
+
+    Raises:
+        ImageRefusedError: It is of an image for another system than Linux.
+        UnusableError: Malformed.
+    """
+    try:
+        config = _Config.model_validate(read_json(content, max_values=MAX_VALUES))
+    except (ValidationError, ValueError):
+        raise UnusableError("its config is malformed") from None
+    if config.os in _OTHER_SYSTEMS:
+        raise ImageRefusedError(_NOT_LINUX)
+    execution = config.config or _Execution()
+    command = command_of(execution.entrypoint or (), execution.cmd or ())
+    return ImageConfig(config.name, command)
 
 
 def _read(content: bytes, content_type: str) -> _Manifest:
@@ -168,7 +221,8 @@ def _read(content: bytes, content_type: str) -> _Manifest:
     return manifest
 
 
-def _check_image(image: _Manifest, max_image_bytes: int) -> int:
+def _check_image(image: _Manifest, max_image_bytes: int) -> tuple[int, str]:
+    """Return its size, and the digest of its config."""
     config = image.config
     layers = image.layers
     if config is None or layers is None or config.media_type not in _CONFIG_TYPES:
@@ -186,23 +240,27 @@ def _check_image(image: _Manifest, max_image_bytes: int) -> int:
     size = config.size + sum(layer.size for layer in layers)
     if size > max_image_bytes:
         raise ImageRefusedError(f"has {size} bytes; at most {max_image_bytes} are allowed")
-    return size
+    return size, config.digest
 
 
-def _linux_digests(manifests: list[_Descriptor]) -> tuple[str, ...]:
+def _linux_images(manifests: list[_Descriptor]) -> dict[str, str]:
     for_linux = [
         one for one in manifests if one.platform is None or one.platform.os not in _OTHER_SYSTEMS
     ]
-    digests = tuple(dict.fromkeys(one.digest for one in for_linux))
+    images: dict[str, str] = {}
+    for one in for_linux:
+        name = UNKNOWN if one.platform is None else one.platform.name
+        # One that is listed for several platforms is for any of them.
+        images[one.digest] = name if images.get(one.digest, name) == name else UNKNOWN
     if any(one.urls for one in for_linux):
         raise ImageRefusedError(_EXTERNAL)
     if any(one.media_type in INDEX_TYPES for one in for_linux):
         raise ImageRefusedError(_NESTED)
-    if not digests:
-        raise ImageRefusedError("has no image for Linux")
-    if len(digests) > MAX_IMAGES:
-        raise ImageRefusedError(f"has {len(digests)} variants; at most {MAX_IMAGES} are allowed")
-    return digests
+    if not images:
+        raise ImageRefusedError(_NOT_LINUX)
+    if len(images) > MAX_IMAGES:
+        raise ImageRefusedError(f"has {len(images)} variants; at most {MAX_IMAGES} are allowed")
+    return images
 
 
 def _describe_first(error: ValidationError) -> str:

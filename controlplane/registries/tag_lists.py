@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
+from controlplane.admission.request_slots import release_request_slot
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import TiltyardError
-from controlplane.http.request_slots import release_slot
-from controlplane.storage.tables.registries import Registry
 from tiltyard.runtime.tasks import TaskOwner, Threads
 
 KEPT_SECONDS = 10.0  # Long enough to page through a list, short enough to see new tags
@@ -52,7 +52,7 @@ class TagLists:
         if reading is None:
             name = f"tags of {repository} in {registry.name}"
             reading = self._reading.start(self._read_and_cache(key, account), name, key=key)
-        release_slot()  # the task releases only the slot of the request that started it
+        release_request_slot()  # the task releases only the slot of the request that started it
         # Shielded: a caller that disconnects must not cancel the read for the others.
         return await asyncio.shield(reading)
 

@@ -3,27 +3,60 @@
 from dataclasses import dataclass
 from functools import partial
 
-from controlplane.domain.contract import Claim, HostSession
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.warm_pools import WarmPool
+from controlplane.domain.hosts.contract import Claim, HostSession
+from controlplane.domain.sessions.claims import ClaimedStandby
 from controlplane.fleet.fleet import Fleet
-from controlplane.fleet.host.host import Host
 from controlplane.fleet.standby_pools import StandbyPools
-from controlplane.sessions.attempt import NothingStarted, Outcome
+from controlplane.sessions.attempt import is_refused_alone
+from controlplane.sessions.hold import Hold, attempt_on
 from controlplane.sessions.start_request import Plan, StartRequest, ignored_of_a_claim
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.claims import NewClaim
-from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.warm_pools import WarmPool
-from tiltyard.contract import ErrorReason, Identity
+from tiltyard.contract import Identity
 
 
 @dataclass(slots=True, eq=False)
-class HeldStandby:
+class HeldStandby(Hold):
     """A standby reserved for one start until it is released."""
 
-    host: Host
     standby: HostSession  # As reported when taken
     pool: WarmPool
+    fleet: Fleet
+
+    def claimed_by(self, claim: Claim) -> ClaimedStandby:
+        """Return what the row of the session has of the standby.
+
+        The host sets the same variables, with the session's id for the standby's.
+        """
+        standby = self.standby
+        own_id = standby.identity.session_id
+        session_id = claim.identity.session_id
+        env = {
+            name: session_id if value == own_id else value
+            for name, value in standby.injected_env.items()
+        }
+        return ClaimedStandby(self.attempt, standby.ports, env, claim.request)
+
+    def end(self) -> None:
+        """End the reservation without offering the standby again."""
+        self.host.state.end_claim(self.attempt.internal_id)
+
+    def release(self) -> None:
+        """End the reservation; offer the standby to other starts if it is still one.
+
+        A refused one is ready after its host's next report, which may have arrived already.
+        """
+        self.end()
+        if self.is_unanswered:
+            return
+        host = self.host
+        standbys = self.fleet.standbys
+        seen = host.state.session(self.attempt.internal_id)
+        standbys.drop(host.name, self.attempt.internal_id)
+        if seen is None or self.fleet.host(host.name) is not host:
+            return
+        if not is_refused_alone(self.outcome) or seen is not self.standby:
+            standbys.note(host.name, seen)
 
 
 class Claims:
@@ -41,7 +74,7 @@ class Claims:
         agents = self._fleet.standbys.ready_agents(pool.id)
         return any(self._pools.can_claim(pool.id, agent) for agent in agents)
 
-    def take(self, plan: Plan) -> HeldStandby | None:
+    def reserve_standby(self, plan: Plan) -> HeldStandby | None:
         """Reserve a ready standby for a start; None if the start must continue cold.
 
         The start owns the standby until it is released.
@@ -52,51 +85,22 @@ class Claims:
         if pool is None or request.pins:
             return None
         taken = self._fleet.standbys.take(pool.id, partial(self._pools.can_claim, pool.id))
-        host = None if taken is None else self._fleet.host(taken[0])
-        if taken is None or host is None:
+        if taken is None:
             return None
-        host.claiming.add(taken[1].internal_id)
-        return HeldStandby(host, taken[1], pool)
-
-    def set_aside(self, held: HeldStandby, outcome: Outcome) -> None:
-        """Mark the host as in doubt, unless it refused this standby alone."""
-        if not _is_its_own(outcome):
-            held.host.in_doubt = True
-
-    def keep(self, held: HeldStandby) -> None:
-        """End a reservation without offering the standby again."""
-        held.host.claiming.discard(held.standby.internal_id)
-
-    def release(self, held: HeldStandby, refused: NothingStarted | None = None) -> None:
-        """Offer a standby that was not claimed to other starts.
-
-        A refused one is ready after its host's next report, which may have arrived already.
-        """
-        self.keep(held)
-        host = held.host
-        standby = held.standby
-        standbys = self._fleet.standbys
-        seen = host.session(standby.internal_id)
-        standbys.drop(host.name, standby.internal_id)
-        if seen is None or self._fleet.host(host.name) is not host:
-            return
-        if not _is_its_own(refused) or seen is not standby:
-            standbys.note(host.name, seen)
+        agent, standby = taken
+        host = self._fleet.host(agent)
+        if host is None:
+            return None
+        host.state.hold_claim(standby.internal_id)
+        attempt = attempt_on(host, standby.internal_id)
+        return HeldStandby(host, attempt, standby, pool, self._fleet)
 
 
-def _is_its_own(outcome: Outcome | None) -> bool:
-    """Return whether a host refused this standby, not any claim."""
-    if not isinstance(outcome, NothingStarted):
-        return False
-    return outcome.error.agent_reason is ErrorReason.STANDBY_NOT_CLAIMABLE
-
-
-def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
+def claim_of(plan: Plan, held: HeldStandby) -> Claim:
     """Make the claim of a standby; without a requested id the session gets the standby's."""
     application = plan.application
     request = plan.request
     standby = held.standby
-    address = held.host.report.public_address if held.host.report is not None else ""
     identity = Identity(
         account=application.account,
         session_id=request.id or standby.internal_id,
@@ -106,17 +110,10 @@ def claim_of(plan: Plan, held: HeldStandby, actor: Actor) -> NewClaim:
         labels=held.pool.labels,
         external_id=request.external_id,
     )
-    claim = Claim(
+    return Claim(
         standby.internal_id,
         identity,
         request.ttl,
         ignored_of_a_claim(request),
         reservation=application.reservation,
     )
-    attempt = Attempt(standby.internal_id, held.host.name, address)
-    # The host sets the same variables, with the session's id for the standby's.
-    env = {
-        name: identity.session_id if value == standby.identity.session_id else value
-        for name, value in standby.injected_env.items()
-    }
-    return NewClaim(attempt, standby.ports, env, claim, actor)

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
-from controlplane.domain.contract import SessionReport
+from controlplane.admission.request_slots import release_request_slot
+from controlplane.domain.access.callers import Caller
 from controlplane.domain.errors import (
     AgentRefusedError,
     AgentUnavailableError,
@@ -16,32 +18,45 @@ from controlplane.domain.errors import (
     NotFoundError,
     TiltyardError,
 )
-from controlplane.domain.status import DEFAULT_LIST, SessionStatus, shown_status
+from controlplane.domain.hosts.contract import LogPart, SessionReport
+from controlplane.domain.sessions.players import MostPlayers
+from controlplane.domain.sessions.sessions import Session, SessionFilter
+from controlplane.domain.sessions.status import DEFAULT_LIST, SessionStatus, shown_status
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.http.request_slots import release_slot
-from controlplane.sessions.descriptions import Description, Descriptions
+from controlplane.sessions.descriptions import MOST_BYTES, Description
 from controlplane.sessions.start import Starts
 from controlplane.sessions.under_way import Start
+from controlplane.storage.engine.cache import Cache
+from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import session_lists
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.players import describe, join, leave, leave_all
-from controlplane.storage.tables.session_lists import SessionFilter
-from controlplane.storage.tables.sessions import Session, read_session, request_stop
+from controlplane.storage.tables.sessions import session_lists
+from controlplane.storage.tables.sessions.players import (
+    describe,
+    join,
+    leave,
+    leave_all,
+    most_players,
+)
+from controlplane.storage.tables.sessions.sessions import read_session, request_stop
 from tiltyard.contract import ErrorReason, State
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
+
+_Part = TypeVar("_Part")
 
 STOP_WAIT = 11.0  # Seconds. DELETE answers within 12 s, commit and response included.
 
 BUSY_RETRY_AFTER = 10
 """Retry-After in seconds for a busy host: as long as the caller has waited already."""
 
+NOT_KILLED = (
+    "SIGKILL did not end the game: the session becomes dead, start another one;"
+    " the host keeps its ports until its process ends"
+)
 AT_ONCE = 500  # Sessions of a list shown per event-loop step: about 10 ms
 
 
@@ -72,14 +87,18 @@ class Sessions:
         self._clock = clock
         self.stop_wait = stop_wait
         self._reach = reach
-        self._descriptions = Descriptions(store)
-        self._stops = TaskOwner[None](TiltyardError)
+        self._descriptions = Cache[Description](
+            store.changes,
+            {Topic.SESSION},
+            most=MOST_BYTES,
+            size_of=lambda description: description.size,
+        )
 
     async def get(self, caller: Caller, session_id: str) -> ShownSession:
         """Read one session of the caller's account.
 
         Raises:
-            NotFoundError: The account has none of that id.
+            NotFoundError: The account has no session with this id.
         """
         session = await self._store.look(read_session, caller.account, session_id)
         if session is None:
@@ -92,13 +111,13 @@ class Sessions:
         """Return one session with its players in the order of joining, as `encode` encodes them.
 
         Raises:
-            NotFoundError: The account has none of that id.
+            NotFoundError: The account has no session with this id.
         """
-        known = self.known(caller, session_id)
-        if known is not None:
-            return known
         key = caller.account, session_id
-        with self._descriptions.looking(key) as keep:
+        known = self._descriptions.get(key)
+        if known is not None and known.status is self._status(known.state, known.agent):
+            return known.content
+        with self._descriptions.reading(key) as keep:
             found = await self._store.look(describe, *key)
             if found is None:
                 raise NotFoundError("session", session_id)
@@ -109,26 +128,12 @@ class Sessions:
                 keep(Description(session.agent, session.state, shown.status, content))
         return content
 
-    def known(self, caller: Caller, session_id: str) -> bytes | None:
-        """Return what `describe` returns, None if it has to read the database."""
-        known = self._descriptions.get((caller.account, session_id))
-        if known is None or known.status is not self._status(known.state, known.agent):
-            return None
-        return known.content
-
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
         """Add players to a session; return all joined, in the order of joining. Idempotent."""
-        joined = await self._store.run(join, caller.account, session_id, players)
+        now = self._clock.time()
+        joined = await self._store.run(join, caller.account, session_id, players, now=now)
         await self._reach("players.joined")
         return joined
-
-    def begin_join(
-        self, caller: Caller, session_id: str, players: Sequence[str]
-    ) -> "asyncio.Future[list[str]] | None":
-        """As `join`, for a caller without a task. None if a failpoint needs one."""
-        if self._reach is not no_failpoint:
-            return None
-        return self._store.begin(join, caller.account, session_id, players)
 
     async def leave(self, caller: Caller, session_id: str | None, players: Sequence[str]) -> int:
         """Remove players from a session and return how many are left in it. Idempotent.
@@ -156,20 +161,12 @@ class Sessions:
         A start of that id under way is waited for and its session stopped.
 
         Raises:
-            NotFoundError: The account has none of that id.
+            NotFoundError: The account has no session with this id.
             ConflictError: It has ended.
             HostUnavailableError: Its host does not answer; the stop is remembered.
         """
-        # A separate task: a client that hangs up must not leave half a stop.
-        work = self._stop(caller, session_id)
-        await self._stops.finish(work, f"stop {caller.account}/{session_id!r}")
-
-    async def close(self) -> None:
-        """Wait for the stops under way; STOP_WAIT bounds them."""
-        await self._stops.wait()
-
-    async def _stop(self, caller: Caller, name: str) -> None:
         deadline = self._clock.monotonic() + self.stop_wait
+        name = session_id
         start = self._starts.under_way.get(caller.account, name)
         has_arrived = start is not None
         if start is not None:
@@ -221,7 +218,7 @@ class Sessions:
         )
 
     async def _until(self, reached: asyncio.Event, deadline: float) -> None:
-        release_slot()
+        release_request_slot()
         try:
             async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await reached.wait()
@@ -235,11 +232,24 @@ class Sessions:
         """Open the log of a session, from its beginning. Closing the iterator ends it.
 
         Raises:
-            NotFoundError: The account has none of that id, or the log is gone.
+            NotFoundError: The account has no session with this id, or the log is gone.
         """
         found = await self.get(caller, session_id)
         host, internal_id = self._where(found, "log")
-        return _translated(host.client.stream_logs(internal_id, follow=follow), session_id)
+        return _translated(host.state.client.stream_logs(internal_id, follow=follow), session_id)
+
+    async def log_from(
+        self, caller: Caller, session_id: str, offset: int, *, follow: bool
+    ) -> AsyncGenerator[LogPart, None]:
+        """Open the log of a session at an offset. Closing the iterator ends it.
+
+        Raises:
+            NotFoundError: The account has no session with this id, or the log is gone.
+        """
+        found = await self.get(caller, session_id)
+        host, internal_id = self._where(found, "log")
+        parts = host.state.client.read_log(internal_id, offset=offset, follow=follow)
+        return _translated(parts, session_id)
 
     async def report(self, found: ShownSession) -> SessionReport:
         """Read how a session ended.
@@ -254,7 +264,12 @@ class Sessions:
         if not session.state.ended:
             raise ConflictError("the session has not ended")
         with _translation(session.id):
-            return await host.client.get_report(internal_id)
+            return await host.state.client.get_report(internal_id)
+
+    async def most_players(self, found: ShownSession) -> MostPlayers:
+        """Read the highest numbers of players in the runs of a session."""
+        session = found.session
+        return await self._store.look(most_players, session.account, session.id)
 
     async def artifact(
         self, caller: Caller, session_id: str, path: str
@@ -262,27 +277,27 @@ class Sessions:
         """Open a .tar.gz of a file or folder of an ended session.
 
         Raises:
-            NotFoundError: The account has none of that id, or the container is gone.
+            NotFoundError: The account has no session with this id, or the container is gone.
             ConflictError: It has not ended.
         """
         found = await self.get(caller, session_id)
         host, internal_id = self._where(found, "artifact")
         if not found.session.state.ended:
             raise ConflictError("the session has not ended")
-        return _translated(host.client.fetch_artifact(internal_id, path), session_id)
+        return _translated(host.state.client.fetch_artifact(internal_id, path), session_id)
 
     async def _stop_on_host(self, session: Session, deadline: float) -> None:
         """Wait for the fleet's stop of a session, which continues after a timeout."""
         host, internal_id = self._where(self.shown(session), "host")
-        stop = self._fleet.stop_session(host.name, internal_id)
-        release_slot()
+        stop = host.stops.stop_session(internal_id)
+        release_request_slot()
         with suppress(TimeoutError):
             async with timeout(deadline - self._clock.monotonic(), self._clock):
                 await asyncio.wait({stop})
         if not stop.done():
             await self._check_stopping(session)
         elif stop.cancelled() or not stop.result():
-            raise HostUnavailableError("its process survives SIGKILL")
+            raise HostUnavailableError(NOT_KILLED)
         log.info(
             "session stopped",
             session=internal_id,
@@ -322,8 +337,8 @@ class Sessions:
 
 
 async def _translated(
-    chunks: AsyncGenerator[bytes, None], session_id: str
-) -> AsyncGenerator[bytes, None]:
+    chunks: AsyncGenerator[_Part, None], session_id: str
+) -> AsyncGenerator[_Part, None]:
     async with aclosing(chunks):
         with _translation(session_id):
             async for chunk in chunks:

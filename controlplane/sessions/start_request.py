@@ -1,14 +1,16 @@
 """Requests to start sessions, and the specs made from them. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
-from controlplane.domain.placement import Wanted, wanted_for
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.tags import Tag
-from tiltyard.contract import Identity, PortRequest, Protocol, SessionSpec
+from controlplane.domain.placement.placement import Wanted, wanted_for
+from tiltyard.contract import Identity, NetworkMode, PortRequest, Protocol, SessionSpec
+
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,57 @@ class StartRequest:
     pins: tuple[Pin, ...] = ()
 
 
-def pinned_ports(
-    declared: Sequence[PortRequest], pins: Sequence[Pin], fields: Sequence[str] = ()
+def requested_ports(
+    application: Application, pins: Sequence[Pin], fields: Sequence[str] = ()
 ) -> tuple[PortRequest, ...]:
-    """Apply the caller's pins to the application's ports, in the application's order.
+    """Apply the caller's pins to an application's ports, in the application's order.
 
-    `fields` names the pins in requests other than POST /session.
+    If the ports are `contiguous`, a pin also decides the numbers of the ports beside it, up to the
+    next pin. `fields` names the pins in requests other than POST /session.
 
     Raises:
-        InvalidRequestError: A pin names no declared port, an ambiguous one, or one twice.
+        InvalidRequestError: A pin names no declared port, an ambiguous one, or one twice, or no
+            session can have the ports.
     """
-    ports = list(declared)
+    declared = application.ports
+    pin_of = _pins_by_port(declared, pins, fields)
+    in_host = application.network_mode is NetworkMode.HOST
+    bound = set() if in_host else {(p.protocol, p.container) for p in declared if not p.same}
+    ports: list[PortRequest] = []
+    wrong: dict[str, str] = {}
+    for index, port in enumerate(declared):
+        anchor = _anchor(index, pin_of, contiguous=application.contiguous)
+        if anchor is None:
+            ports.append(port)
+            continue
+        number = pin_of[anchor]
+        host = pins[number].host + index - anchor
+        field = fields[number] if fields else f"ports[{number}].host"
+        if not 1 <= host <= MAX_PORT:
+            wrong.setdefault(field, "leaves no room for the ports beside it")
+        elif port.same and (port.protocol, host) in bound:
+            text = f"the application listens on {host}/{port.protocol} for another port"
+            wrong.setdefault(field, text)
+        ports.append(replace(port, pinned=host))
+    if wrong:
+        raise InvalidRequestError(tuple(Violation(field, text) for field, text in wrong.items()))
+    return tuple(ports)
+
+
+def _anchor(index: int, pinned: Collection[int], *, contiguous: bool) -> int | None:
+    """Return which pinned port decides the number of the port at `index`, if any does."""
+    if not contiguous:
+        return index if index in pinned else None
+    before = [each for each in pinned if each <= index]
+    return max(before) if before else min(pinned, default=None)
+
+
+def _pins_by_port(
+    declared: Sequence[PortRequest], pins: Sequence[Pin], fields: Sequence[str]
+) -> dict[int, int]:
+    """Return the number of each pin by the place of its port. Raises as `requested_ports`."""
     violations: list[Violation] = []
-    taken: set[int] = set()
+    taken: dict[int, int] = {}
     for number, pin in enumerate(pins):
         found = [
             index
@@ -63,14 +103,13 @@ def pinned_ports(
         elif found[0] in taken:
             text = "another entry pins this port"
         else:
-            taken.add(found[0])
-            ports[found[0]] = replace(declared[found[0]], pinned=pin.host)
+            taken[found[0]] = number
             continue
         field = fields[number] if fields else f"ports[{number}].container"
         violations.append(Violation(field, text))
     if violations:
         raise InvalidRequestError(tuple(violations))
-    return tuple(ports)
+    return taken
 
 
 def ignored_of_a_claim(request: StartRequest) -> str:
@@ -90,7 +129,7 @@ def ignored_of_a_claim(request: StartRequest) -> str:
 class Plan:
     """A request with its application, tag and ports.
 
-    `no_tag` is why it cannot start cold; a standby can still serve it.
+    `no_tag`: the error to raise if no standby can be claimed, since no tag can be started.
     """
 
     request: StartRequest

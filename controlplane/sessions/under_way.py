@@ -5,50 +5,87 @@ wakes tasks: starts that wait for a host, and calls that wait for a start.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from controlplane.domain.contract import HostSession
-from controlplane.domain.errors import RETRY_AFTER, ConflictError, NoCapacityCause, NoCapacityError
-from controlplane.domain.start_timing import StartTiming
-from controlplane.fleet.host.host import Host
-from controlplane.fleet.queue import Ask
+from controlplane.domain.errors import (
+    RETRY_AFTER,
+    AgentRefusedError,
+    AgentUnavailableError,
+    ConflictError,
+    HostsUnresponsiveError,
+    NoCapacityCause,
+    NoCapacityError,
+    StoppedDuringStartError,
+)
+from controlplane.domain.hosts.contract import HostSession
+from controlplane.domain.sessions.start_timing import StartTiming
+from controlplane.fleet.queue import PendingAttempt
 from controlplane.sessions.start_request import StartRequest
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.session_rows import Attempt
-
-
-@dataclass(slots=True, eq=False)
-class Trial:
-    """The attempt or standby that the row of a start names."""
-
-    host: Host
-    attempt: Attempt
-    release: Callable[[], None]
-    """Releases its host's capacity; called when the row no longer names it."""
-    is_unanswered: bool = False  # Its host was called and has not confirmed that nothing started
+from controlplane.sessions.start_row import StartRow
 
 
 @dataclass(slots=True, eq=False)
 class Start:
-    """A start under way, from the arrival of its request. `start.py` alone changes it."""
+    """A start under way, from the arrival of its request."""
 
-    actor: Actor
-    account: str
     request: StartRequest
     deadline: float
     timing: StartTiming
-    id: str  # The requested id, else that of its row, "" before it has a row
-    has_row: bool = False  # Its id and quota are held
-    trial: Trial | None = None  # What its row names, until confirmed or removed
-    is_recorded: bool = False  # The audit has the session under the id of its row
-    ask: Ask | None = None  # The newest; it may still wait for a host
-    stop_wanted: bool = False  # A DELETE waits for it: no further host is tried
-    is_stopped: bool = False  # Its row has the stop mark: its caller gets no session
+    row: StartRow
     decided: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once it has a row, or ended without one."""
-    session: HostSession | None = None  # Its outcome
+    """Set when it has a row, or has ended without one."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    session: HostSession | None = None
+    """The session of a start that has succeeded."""
+    failure: AgentRefusedError | AgentUnavailableError | None = None
+    """Why the last host failed that did not just lack room."""
+    _pending: PendingAttempt | None = field(default=None, init=False)
+    """The newest attempt that waited for a host, and may still wait."""
+    _is_called_off: bool = field(default=False, init=False)
+    _is_marked: bool = field(default=False, init=False)
+
+    @property
+    def account(self) -> str:
+        """The account of the session."""
+        return self.row.account
+
+    @property
+    def id(self) -> str:
+        """The requested id, else that of the row; "" before there is one."""
+        return self.row.id
+
+    @property
+    def has_row(self) -> bool:
+        """True if the id and the quota are held."""
+        return self.row.exists
+
+    @property
+    def is_called_off(self) -> bool:
+        """True if a DELETE waits for the start: no further host is tried."""
+        return self._is_called_off
+
+    @property
+    def is_marked(self) -> bool:
+        """True if the row has the stop mark: the caller gets no session."""
+        return self._is_marked
+
+    def mark(self) -> None:
+        """Note that the row has the stop mark."""
+        self._is_marked = True
+
+    def call_off(self) -> PendingAttempt | None:
+        """Note that a DELETE waits for the start; return the request that may be queued."""
+        self._is_called_off = True
+        return self._pending
+
+    def wait_with(self, attempt: PendingAttempt) -> None:
+        """Note the request with which the start waits for a host."""
+        self._pending = attempt
+
+    def check(self) -> None:
+        """Raise StoppedDuringStartError if the start was called off."""
+        if self._is_called_off:
+            raise StoppedDuringStartError
 
     def no_capacity(
         self, cause: NoCapacityCause, why: str, retry_after: int = RETRY_AFTER
@@ -56,12 +93,21 @@ class Start:
         """Make the error of a start that no host can take."""
         return NoCapacityError(self.request.location, why, retry_after, cause)
 
+    def failed(self) -> NoCapacityError:
+        """Make the error of a start whose hosts have failed or did not answer."""
+        if isinstance(self.failure, AgentRefusedError):
+            why = f"the hosts failed, the last one with {self.failure}"
+            return self.no_capacity(NoCapacityCause.HOSTS_FAILED, why)
+        why = "the hosts do not answer in time"
+        return HostsUnresponsiveError(self.request.location, why, RETRY_AFTER)
+
 
 class StartsUnderWay:
     """Starts by account and id; requested ids are known from the beginning."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[str, str], Start] = {}
+        self._ids: dict[Start, str] = {}
 
     def get(self, account: str, session_id: str) -> Start | None:
         """Return the start of an id."""
@@ -73,16 +119,14 @@ class StartsUnderWay:
         Raises:
             ConflictError: Another start of the id is under way.
         """
-        if start.id and self._starts.setdefault((start.account, start.id), start) is not start:
+        if start.id and not self._enter(start):
             raise ConflictError("the session id is in use")
 
-    def note_row(self, start: Start, session_id: str) -> None:
-        """Record that a start has a row, under this id from now on."""
-        if start.id != session_id:
+    def note_row(self, start: Start) -> None:
+        """Note that a start has a row, under the id of the row from now on."""
+        if self._ids.get(start) != start.id:
             self._drop(start)
-            start.id = session_id
-            self._starts.setdefault((start.account, session_id), start)
-        start.has_row = True
+            self._enter(start)
         start.decided.set()
 
     def end(self, start: Start) -> None:
@@ -91,7 +135,14 @@ class StartsUnderWay:
         start.decided.set()
         start.ended.set()
 
+    def _enter(self, start: Start) -> bool:
+        """Enter a start under its id; return whether the id was free."""
+        if self._starts.setdefault((start.account, start.id), start) is not start:
+            return False
+        self._ids[start] = start.id
+        return True
+
     def _drop(self, start: Start) -> None:
-        key = start.account, start.id
-        if self._starts.get(key) is start:
-            del self._starts[key]
+        session_id = self._ids.pop(start, None)
+        if session_id is not None:
+            del self._starts[start.account, session_id]

@@ -8,37 +8,40 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.access.callers import Caller
 from controlplane.domain.errors import (
+    AgentRefusedError,
+    AgentUnavailableError,
     ConflictError,
     HostUnavailableError,
     NotFoundError,
     SessionNotReadyError,
     StoppingError,
-    TiltyardError,
 )
+from controlplane.domain.hosts.contract import HostSession
+from controlplane.domain.sessions.unbound_ports import describe_bindings
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.http.byte_room import kept_body
 from controlplane.metrics.starts import StartMetrics
 from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import read_session
+from controlplane.storage.tables.sessions.sessions import read_session
 from tiltyard.contract import State
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.fair_share import exceeds_share
-from tiltyard.runtime.tasks import TaskOwner
 
 MOST_AT_ONCE = 2000  # Concurrent waits: as many as two full hosts could have
+BINDINGS_TIMEOUT = 2.0  # A host reads some files of its kernel
+ENDED_BEFORE = "it ended before its ports were bound"
+NOT_IN_TIME = "its ports were not bound in time"
 
 _MAY_BECOME_READY = frozenset({State.RUNNING, State.RESTARTING})
 
 
 class ReadyStarts:
-    """Owns the waits under way; a host's reports wake its waits."""
+    """Starts that wait for readiness; a host's reports wake its waits."""
 
     def __init__(
         self,
@@ -56,7 +59,6 @@ class ReadyStarts:
         self._fleet = fleet
         self._clock = clock
         self._metrics = metrics or StartMetrics()
-        self._tasks = TaskOwner[HostSession](TiltyardError)
         self._waiting: Counter[str] = Counter()
         self._reported: dict[str, asyncio.Event] = {}
         self._stopping = False
@@ -64,7 +66,7 @@ class ReadyStarts:
 
     def has_room(self, account: str) -> bool:
         """Return whether one more start of an account may wait, within its share."""
-        return not exceeds_share(self._waiting[account], 1, len(self._tasks), MOST_AT_ONCE)
+        return not exceeds_share(self._waiting[account], 1, self._waiting.total(), MOST_AT_ONCE)
 
     async def start(self, caller: Caller, request: StartRequest, seconds: float) -> HostSession:
         """Start a session and return it once all its ports are bound.
@@ -74,16 +76,14 @@ class ReadyStarts:
             StoppingError: The control plane stops; the session continues.
         """
         deadline = self._clock.monotonic() + seconds
-        work = self._start(caller, request, deadline)
-        task = self._tasks.start(work, f"ready start of {caller.account}")
-        self._waiting[caller.account] += 1
-        task.add_done_callback(lambda _: self._forget(caller.account))
-        return await asyncio.shield(task)
-
-    def _forget(self, account: str) -> None:
-        self._waiting[account] -= 1
-        if not self._waiting[account]:
-            del self._waiting[account]
+        account = caller.account
+        self._waiting[account] += 1
+        try:
+            return await self._start(caller, request, deadline)
+        finally:
+            self._waiting[account] -= 1
+            if not self._waiting[account]:
+                del self._waiting[account]
 
     def stop_waiting(self) -> None:
         """End every wait on shutdown; the sessions continue."""
@@ -91,14 +91,8 @@ class ReadyStarts:
         for reported in self._reported.values():
             reported.set()
 
-    async def close(self) -> None:
-        """Wait for the starts and the stops under way, which are bounded."""
-        self.stop_waiting()
-        await self._tasks.wait()
-
     async def _start(self, caller: Caller, request: StartRequest, deadline: float) -> HostSession:
-        with kept_body():
-            session = await self._starts.start(caller, request)
+        session = await self._starts.start(caller, request)
         del request  # a wait is longer than a start
         began = self._clock.monotonic()
         why_not = await self._wait(caller, session, deadline)
@@ -125,17 +119,29 @@ class ReadyStarts:
             else:
                 may_become_ready = session.state in _MAY_BECOME_READY
             if not may_become_ready:
-                return "it ended before its ports were bound"
+                found = session or row
+                detail = found.detail if found is not None else ""
+                return f"{ENDED_BEFORE}: {detail}" if detail else ENDED_BEFORE
             if session is not None and session.is_ready:
                 return ""
             if self._stopping:
                 raise StoppingError("the session keeps running")
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                return "its ports were not bound in time"
+                return await self._describe_late(agent, started.internal_id)
             with suppress(TimeoutError):
                 async with timeout(left, self._clock):
                     await reported.wait()
+
+    async def _describe_late(self, agent: str, internal_id: str) -> str:
+        """Return why a session is not ready in time, with its ports if its host names them."""
+        host = self._fleet.host(agent)
+        found = ""
+        if host is not None and self._fleet.is_responsive(agent):
+            with suppress(AgentRefusedError, AgentUnavailableError):
+                bindings = await host.state.client.get_bindings(internal_id, BINDINGS_TIMEOUT)
+                found = describe_bindings(bindings)
+        return f"{NOT_IN_TIME}: {found}" if found else NOT_IN_TIME
 
     def _wake(self, host: Host) -> None:
         reported = self._reported.pop(host.name, None)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.domain.steps import STEPS
 from controlplane.settings.defaults import API_LISTEN, STATE_DIR
@@ -72,6 +73,11 @@ class AgentConfig(Settings):
     address: str
     region: str
     node_pool: str = "default"
+
+    @property
+    def agent(self) -> Agent:
+        """The declared agent."""
+        return Agent(self.name, self.address, self.region, self.node_pool)
 
 
 def _narrow(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import IO, Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.names import (
     ADDRESS_RULE,
     FAMILIAR_RULE,
@@ -20,7 +21,7 @@ from controlplane.domain.names import (
     is_username,
 )
 from controlplane.pki.certificates import MAX_CHARACTERS, check_authorities
-from tiltyard.registry_address import LONGEST_ADDRESS, PATTERN, is_familiar, why_refused
+from tiltyard.images import LONGEST_ADDRESS, PATTERN, is_familiar, why_refused
 from tiltyard.runtime.settings import Settings, checked
 
 _MAX_PASSWORD_BYTES = 4 * MAX_PASSWORD + 2  # As UTF-8, with a line break
@@ -99,3 +100,8 @@ class RegistryConfig(Settings):
     ca: Annotated[str, BeforeValidator(_read_authorities)] = Field(
         default="", alias="ca_file", repr=False, exclude=True
     )
+
+    @property
+    def registry(self) -> Registry:
+        """The declared registry, without its password."""
+        return Registry(**self.model_dump(), ca=self.ca)

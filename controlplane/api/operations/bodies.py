@@ -7,7 +7,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, Violation
-from controlplane.http.json_reader import read_json
+from controlplane.domain.json_reader import read_json
 from controlplane.http.messages import Request
 
 MAX_BODY = 1024 * 1024
@@ -33,7 +33,7 @@ class Body(BaseModel):
         return value
 
 
-async def read_body(request: web.Request, model: type[_Body]) -> _Body:
+async def read_body(request: Request, model: type[_Body]) -> _Body:
     """Read a body and validate it as `parse_body` does; it is not kept."""
     body = await receive_body(request, model.max_bytes)
     request.pop(_RECEIVED, None)
@@ -51,7 +51,7 @@ def parse_body(body: bytes, model: type[_Body]) -> _Body:
 
 
 async def receive_body(
-    request: web.Request, max_bytes: int, hold: Callable[[int], None] = lambda _: None
+    request: Request, max_bytes: int, hold: Callable[[int], None] = lambda _: None
 ) -> bytes:
     """Read a body once; check its headers first.
 
@@ -68,7 +68,8 @@ async def receive_body(
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
     hold(request.content_length or 0)
-    body = bytearray(request.arrived) if isinstance(request, Request) else bytearray()
+    await request.invite_body()
+    body = bytearray()
     while len(body) <= max_bytes and (chunk := await request.content.readany()):
         hold(len(body) + len(chunk))
         body += chunk

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from controlplane.domain.durations import parse_duration
+from tiltyard.contract import Capability
 from tiltyard.runtime.settings import checked
 
 MAX_JSON_BYTES = 64 * 1024  # Of labels, of variables and of arguments, each as JSON
@@ -72,6 +73,13 @@ Environment = Annotated[
     dict[_EnvironmentName, Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)
 ]
 """Environment variables set by a caller."""
+
+Capabilities = Annotated[
+    list[Annotated[Capability, Field(strict=False)]],
+    Field(max_length=len(Capability)),
+    AfterValidator(lambda asked: tuple(sorted(set(asked)))),
+]
+"""Capabilities of Linux, sorted and each once."""
 
 Arguments = Annotated[list[Text], Field(max_length=MAX_ENTRIES), bounded_as_json(MAX_JSON_BYTES)]
 """Arguments of an image's entrypoint."""

@@ -19,15 +19,12 @@ from aiohttp import web
 from pydantic import BaseModel, create_model
 from typing_extensions import TypedDict
 
+from controlplane.admission.request_slots import release_request_slot
 from controlplane.api.operations.bodies import Body, read_body
 from controlplane.api.operations.queries import Query, read_query
-from controlplane.api.operations.services import Services
-from controlplane.domain.tokens import Scope
-from controlplane.http.application import Brief
+from controlplane.domain.access.tokens import Scope
 from controlplane.http.errors import break_off
-from controlplane.http.messages import JSON, Reply
-from controlplane.http.request_slots import release_slot
-from controlplane.storage.tables.accounts import Caller
+from controlplane.http.messages import JSON, Reply, Request
 
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: malformed HTTP, too many requests, database failures."""
@@ -39,7 +36,6 @@ READER_WAIT = 1.0  # Seconds that a list waits for its reader before it releases
 _Shape = TypeVar("_Shape")
 _Item = TypeVar("_Item")
 _Handle = Callable[..., Awaitable[Any]]
-Begin = Callable[[Services, Caller, Brief], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ class Operation:
         """The handler's docstring: summary and description."""
         return inspect.getdoc(self.handle) or ""
 
-    async def run(self, request: web.Request) -> web.StreamResponse:
+    async def run(self, request: Request) -> web.StreamResponse:
         """Validate the query and the body, run the handler and return its response."""
         taken: dict[str, Any] = {}
         if self.query is not None:
@@ -151,7 +147,7 @@ class Operation:
         return Reply(content, self.status, answer.headers)
 
 
-async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.StreamResponse:
+async def _send(request: Request, listing: Listing[Any], key: str) -> web.StreamResponse:
     """Send a list; a short one in one piece, so that a failure can still be reported."""
     async with aclosing(listing.chunks(key)) as chunks:
         pieces = [await anext(chunks), await anext(chunks, None), await anext(chunks, None)]
@@ -160,12 +156,15 @@ async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.St
             return Reply(body)
         response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
         await response.prepare(request)
+        if request.method == "HEAD":
+            return response
         try:
-            for piece in pieces:
-                await _write(response, piece or b"")
-            async for chunk in chunks:
-                await _write(response, chunk)
-            await response.write_eof()
+            with request.ended_by_disconnect():
+                for piece in pieces:
+                    await _write(response, piece or b"")
+                async for chunk in chunks:
+                    await _write(response, chunk)
+                await response.write_eof()
         except Exception:  # noqa: BLE001  # headers were sent
             break_off(request, "a list")
     return response
@@ -173,7 +172,7 @@ async def _send(request: web.Request, listing: Listing[Any], key: str) -> web.St
 
 async def _write(response: web.StreamResponse, chunk: bytes) -> None:
     """Send a part of a list; release the request slot if the reader is slow."""
-    leaving = asyncio.get_running_loop().call_later(READER_WAIT, release_slot)
+    leaving = asyncio.get_running_loop().call_later(READER_WAIT, release_request_slot)
     try:
         await response.write(chunk)
     finally:
@@ -223,7 +222,7 @@ def operation(
 class Route:
     """A route; without `scope` it needs no token. `own_errors`: beyond scope, body and query.
 
-    `begin` may finish a request without a task, as its handler would.
+    `alias_of`: the method that does the same, which some clients cannot send.
     """
 
     method: str
@@ -231,7 +230,7 @@ class Route:
     scope: Scope | None
     handler: Operation
     own_errors: AbstractSet[int] = frozenset()
-    begin: Begin | None = None
+    alias_of: str = ""
 
     @property
     def errors(self) -> AbstractSet[int]:

@@ -40,6 +40,7 @@ UpTo1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integer)]
 PageBefore = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_integer)]
 """`before` of the previous page."""
 
+LogOffset = Annotated[int, Field(ge=0, le=2**60), BeforeValidator(_integer)]
 HostPort = Annotated[int, Field(ge=1, le=65535), BeforeValidator(_integer)]  # A host port number
 
 Record = Annotated[

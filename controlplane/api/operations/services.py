@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from controlplane.access.accounts import Accounts
+from controlplane.access.delegation import Delegation
+from controlplane.access.open_streams import OpenStreams
+from controlplane.admission.byte_room import ByteRoom
+from controlplane.admission.request_slots import RequestSlots
 from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
-from controlplane.catalog.accounts import Accounts
-from controlplane.catalog.delegation import Delegation
-from controlplane.catalog.open_streams import OpenStreams
+from controlplane.domain.access.callers import Caller
 from controlplane.fleet.fleet import Fleet
-from controlplane.http.byte_room import ByteRoom
-from controlplane.http.request_slots import RequestSlots
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.accounts import AccountAdmin
 from controlplane.operators.agents import Agents
@@ -25,7 +26,6 @@ from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounts import Caller
 
 
 @dataclass(frozen=True, slots=True)

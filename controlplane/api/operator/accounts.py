@@ -10,9 +10,9 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Cores, Mebibytes, Millis, Shown, at
+from controlplane.domain.access.quotas import UNLIMITED, Quota
 from controlplane.domain.names import MAX_NAME, NAME_PATTERN
-from controlplane.domain.quotas import UNLIMITED, Quota
-from controlplane.storage.tables.accounts import find
+from controlplane.storage.tables.access.accounts import find
 from tiltyard.contract import MEBI, NANO
 
 
@@ -89,7 +89,7 @@ async def create_account(request: web.Request, body: AccountBody) -> Answer[Crea
     """Create an account. The answer has its first token, with all scopes of an account."""
     quota = body.quota.quota() if body.quota else UNLIMITED
     admin = services_of(request).account_admin
-    token = await admin.create(caller_of(request), body.name, quota)
+    token = await admin.create_account(caller_of(request), body.name, quota)
     return Answer({"name": body.name, "id": token.token_id, "token": token.text})
 
 
@@ -111,4 +111,4 @@ async def remove_account(request: web.Request) -> None:
     Its tokens end at once. An account with a live session is not removed.
     """
     admin = services_of(request).account_admin
-    await admin.remove(caller_of(request), request.match_info["account"])
+    await admin.remove_account(caller_of(request), request.match_info["account"])

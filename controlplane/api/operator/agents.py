@@ -20,10 +20,10 @@ from controlplane.api.operations.shown import (
     Shown,
     at,
 )
+from controlplane.domain.access.enrolment import Place
+from controlplane.domain.applications.pulls import PullState
 from controlplane.domain.durations import parse_duration
-from controlplane.fleet.host.images import PullState
 from controlplane.operators.agents import AgentState, ShownAgent
-from controlplane.storage.tables.enrolment import Place
 from tiltyard.contract import ErrorReason
 
 _Images = Annotated[list[str], BeforeValidator(lambda found: sorted(found)[:1000])]
@@ -173,7 +173,7 @@ class ListedAgent(Shown):
 @operation(key="agents")
 async def list_agents(request: web.Request) -> Listing[ListedAgent]:
     """List the agents with the state and capacity of their hosts."""
-    agents = await services_of(request).agents.all()
+    agents = await services_of(request).agents.all_agents()
     return Listing(agents, _listed)
 
 
@@ -181,7 +181,7 @@ async def list_agents(request: web.Request) -> Listing[ListedAgent]:
 async def get_agent(request: web.Request) -> Answer[ListedAgent]:
     """Describe an agent."""
     name = request.match_info["agent"]
-    return Answer(_listed(await services_of(request).agents.get(name)))
+    return Answer(_listed(await services_of(request).agents.agent_named(name)))
 
 
 @operation()
@@ -190,7 +190,7 @@ async def remove_agent(request: web.Request) -> None:
 
     Its ended sessions stay listed, without their logs and files.
     """
-    await services_of(request).agents.remove(caller_of(request), request.match_info["agent"])
+    await services_of(request).agents.remove_agent(caller_of(request), request.match_info["agent"])
 
 
 class EnrolmentTokenBody(Body):

@@ -9,7 +9,8 @@ from controlplane.api.operations.operation import Listing, Paged, operation
 from controlplane.api.operations.queries import PageBefore, Query, UpTo1000
 from controlplane.api.operations.services import services_of
 from controlplane.api.operations.shown import Maybe, Millis, Shown, at
-from controlplane.storage.tables.audit import AuditFilter, find
+from controlplane.domain.access.audit import AuditFilter
+from controlplane.storage.tables.accounting.audit import find
 
 
 class AuditQuery(Query):

@@ -24,7 +24,7 @@ class WaitingAgent(Shown):
     """An enrolled agent that has not fully moved to the current authority, and why."""
 
     agent: str = at("host.name")
-    authority: str | None = at("host.row.authority")
+    authority: str | None = at("host.state.row.authority")
     why: str
 
 

@@ -5,7 +5,7 @@ from aiohttp import web
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Count, First1000, Millis, Shown, at
-from controlplane.storage.tables import exposure
+from controlplane.storage.tables.hosts import exposure
 
 
 class ExposedApplication(Shown):

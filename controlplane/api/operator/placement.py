@@ -13,9 +13,9 @@ from controlplane.api.operations.queries import MAX_KEYS, HostPort, Query
 from controlplane.api.operations.services import services_of
 from controlplane.api.operations.shown import Rounded, RoundTrip, Shown, at
 from controlplane.api.operator.agents import HostResources, ListedPull, ListedStartFailure
-from controlplane.domain.explanation import Candidate, describe
-from controlplane.domain.placement import Obstacle, ObstacleKind, Strategy, fullness
-from controlplane.fleet.host.images import Pull
+from controlplane.domain.applications.pulls import Pull
+from controlplane.domain.placement.explanation import Candidate, describe
+from controlplane.domain.placement.placement import Obstacle, ObstacleKind, Strategy, fullness
 from controlplane.sessions.start_request import Pin
 from tiltyard.contract import Protocol
 
@@ -129,7 +129,7 @@ def _host(candidate: Candidate, pull: Pull | None) -> ExplainedHost:
     if view is not None:
         host = view.host
         more |= {
-            "fullness": round(fullness(view), 4),
+            "fullness": round(fullness(view.host, view.held), 4),
             "free": HostResources.show(host.capacity - host.reserved - view.held),
             "free_sessions": host.free_sessions - view.in_flight,
         }

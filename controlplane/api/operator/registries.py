@@ -10,10 +10,11 @@ from controlplane.api.operations.fields import NO_CONTROLS
 from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Maybe, Shown
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.names import MAX_ALIASES, MAX_AUTH_HOSTS, MAX_PASSWORD, MAX_USERNAME
 from controlplane.pki.certificates import MAX_CHARACTERS
 from controlplane.settings.registries import Address, OwnAddress
-from controlplane.storage.tables.registries import Registry, counted
+from controlplane.storage.tables.applications.registries import counted
 
 _Username = Annotated[
     str, Field(min_length=1, max_length=MAX_USERNAME, pattern=r"^[^:\u0000-\u001f\u007f-\u009f]*$")
@@ -116,4 +117,4 @@ async def set_registry(request: web.Request, body: RegistryBody) -> None:
 async def remove_registry(request: web.Request) -> None:
     """Remove an unused registry that the settings file does not declare."""
     name = request.match_info["registry"]
-    await services_of(request).fleet_admin.remove(caller_of(request), "registry", name)
+    await services_of(request).fleet_admin.remove_unused(caller_of(request), "registry", name)

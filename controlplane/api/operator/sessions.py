@@ -10,9 +10,10 @@ from controlplane.api.operations.operation import Listing, Paged, operation
 from controlplane.api.operations.queries import Flag, PageBefore, Query, UpTo1000
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.resources.session_bodies import ListedSession, listed_session
+from controlplane.domain.sessions.sessions import PageFilter
 from controlplane.fleet.fleet import Fleet
 from controlplane.sessions.sessions import ShownSession
-from controlplane.storage.tables.session_lists import PageFilter, find_page
+from controlplane.storage.tables.sessions.session_lists import find_page
 from tiltyard.runtime.clock import to_ms
 
 

@@ -11,7 +11,7 @@ from controlplane.api.operations.queries import Flag, Query
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Millis, Shown, at
 from controlplane.api.resources.tokens import Scopes, TokenBody, TokenName, delegated
-from controlplane.domain.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope
+from controlplane.domain.access.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, Scope
 
 
 class TokensQuery(Query):

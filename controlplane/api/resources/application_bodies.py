@@ -1,17 +1,34 @@
 """Request and response bodies of applications."""
 
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from controlplane.api.operations.bodies import Body
-from controlplane.api.operations.fields import Name, PortNumber, json_pattern
+from controlplane.api.operations.fields import Capabilities, Name, json_pattern
 from controlplane.api.operations.shown import Cores, Mebibytes, Shown, at
-from controlplane.applications.applications import MAX_PORTS, MAX_REGIONS, MAX_STOP_GRACE, Changes
+from controlplane.api.resources.port_bodies import ListedPort, Ports
+from controlplane.applications.applications import MAX_REGIONS, MAX_STOP_GRACE, Changes
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.tags import Tag
 from controlplane.registries.client import TAG
-from controlplane.storage.tables.applications import Application
-from tiltyard.contract import MEBI, NANO, NetworkMode, PortRequest, Protocol, Resources
+from tiltyard.contract import (
+    MAX_PIDS,
+    MEBI,
+    MIN_PIDS,
+    NANO,
+    Capability,
+    NetworkMode,
+    Resources,
+)
 
 
 def _whole(number: float) -> float:
@@ -40,37 +57,24 @@ class ResourcesBody(Body):
 
 
 class LimitsBody(ResourcesBody):
-    """Limits of a session; `disk` is the MiB that it may write, by default set by its host."""
+    """Limits of a session, apart from cores, memory and GPUs.
+
+    `disk`: MiB that it may write; `pids`: its processes and threads at one time. Both are set by
+    its host by default. `shm`: MiB of its /dev/shm, at most `ram`, of which they are a part; by
+    default half of `ram`, at least 64.
+    """
 
     disk: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
+    pids: Annotated[int, Field(ge=MIN_PIDS, le=MAX_PIDS)] | None = None
+    shm: Annotated[float, Field(ge=1, le=1_000_000_000)] | None = None
 
-
-class PortBindingBody(Body):
-    """A port that the application listens on."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "not": {"properties": {"protocol": {"const": "udp"}, "tls": {"const": True}}}
-        }
-    )
-
-    requested: PortNumber
-    protocol: Literal["tcp", "udp"]
-    tls: bool
-
-    @field_validator("tls")
+    @field_validator("shm")
     @classmethod
-    def _tls_is_tcp(cls, tls: bool, info: ValidationInfo) -> bool:
-        if tls and info.data.get("protocol") == "udp":
-            raise ValueError("needs protocol tcp")
-        return tls
-
-
-def _each_once(ports: list[PortBindingBody]) -> list[PortBindingBody]:
-    pairs = [(port.requested, port.protocol) for port in ports]
-    if len(set(pairs)) != len(pairs):
-        raise ValueError("a port and protocol may be declared once")
-    return ports
+    def _shm_is_memory(cls, shm: float | None, info: ValidationInfo) -> float | None:
+        ram = info.data.get("ram")
+        if shm is not None and ram is not None and shm > ram:
+            raise ValueError("must not be above ram")
+        return shm
 
 
 _Reserved = TypeVar("_Reserved", bound=ResourcesBody | None)
@@ -105,12 +109,15 @@ _StopSignal = Literal[
 ]
 """Those that games and the inits of images handle; empty for the image's own."""
 _StopGrace = Annotated[int, Field(ge=0, le=MAX_STOP_GRACE)]
+_Init = Literal["tiltyard", "image"]
 _Regions = Annotated[list[Name], Field(min_length=1, max_length=MAX_REGIONS)]
-_Ports = Annotated[list[PortBindingBody], Field(max_length=MAX_PORTS), AfterValidator(_each_once)]
 
 
 class ApplicationEditBody(Body):
-    """The body of PUT /application/{name}; absent or `null` fields stay as they are."""
+    """The body of PUT /application/{name}; absent or `null` fields stay as they are.
+
+    `contiguous`: the host ports of a session are neighbours, in the order of `ports`.
+    """
 
     registry: Name | None = None
     repository: _Repository | None = None
@@ -120,9 +127,12 @@ class ApplicationEditBody(Body):
     reservation: Annotated[ResourcesBody | None, AfterValidator(_covered)] = None
     nodePool: Name | None = None  # noqa: N815  # the interface's name
     regions: _Regions | None = None
-    ports: _Ports | None = None
+    ports: Ports | None = None
+    contiguous: bool | None = None
     stopSignal: _StopSignal | None = None  # noqa: N815  # the name in JSON
     stopGrace: _StopGrace | None = None  # noqa: N815  # the name in JSON
+    capabilities: Capabilities | None = None
+    init: _Init | None = None
 
     def changes(self) -> Changes:
         """Convert the given fields to those of an application."""
@@ -138,12 +148,15 @@ class ApplicationEditBody(Body):
             "regions": self.regions and tuple(dict.fromkeys(self.regions)),
             "limits": limits and limits.resources(),
             "reservation": reservation and reservation.resources(),
-            "ports": None
-            if ports is None
-            else tuple(PortRequest(p.requested, Protocol(p.protocol), p.tls) for p in ports),
+            "ports": None if ports is None else tuple(port.port() for port in ports),
+            "contiguous": self.contiguous,
             "disk_bytes": limits and round((limits.disk or 0) * MEBI),
+            "pids": limits and (limits.pids or 0),
+            "shm_bytes": limits and round((limits.shm or 0) * MEBI),
             "stop_signal": self.stopSignal,
             "stop_grace": self.stopGrace,
+            "capabilities": self.capabilities,
+            "image_init": self.init and self.init == "image",
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -160,7 +173,7 @@ class ApplicationBody(ApplicationEditBody):
     reservation: Annotated[ResourcesBody, AfterValidator(_covered)]
     nodePool: Name  # noqa: N815  # the interface's name
     regions: _Regions
-    ports: _Ports
+    ports: Ports
 
     def application(self, account: str) -> Application:
         """Convert to an application of an account."""
@@ -182,21 +195,22 @@ class ListedResources(Shown):
 
 
 class ListedLimits(ListedResources):
-    """Limits of a session; `disk` in MiB if the application sets it."""
+    """Limits of a session; `disk` and `shm` in MiB, and `pids`, if the application sets them."""
 
     disk: Annotated[float, Field(exclude_if=operator.not_)] = 0
+    pids: Annotated[int, Field(exclude_if=operator.not_)] = 0
+    shm: Annotated[float, Field(exclude_if=operator.not_)] = 0
 
 
-class ListedPort(Shown):
-    """A port that the application listens on."""
+class ListedTag(Shown):
+    """An enabled tag, and what to know about its image."""
 
-    requested: int = at("container")
-    protocol: Literal["tcp", "udp"] = at("protocol.value")
-    tls: bool
+    tag: str = at("name")
+    warnings: list[str]
 
 
 class ListedApplication(Shown):
-    """An application in a list."""
+    """An application in a list; `tags` are those of its enabled tags that have warnings."""
 
     name: str
     registry: str
@@ -208,11 +222,26 @@ class ListedApplication(Shown):
     limits: ListedLimits
     reservation: ListedResources
     ports: list[ListedPort]
+    contiguous: Annotated[bool, Field(exclude_if=operator.not_)]
     stop_signal: Annotated[str, Field(exclude_if=operator.not_)]
     stop_grace: Annotated[int, Field(exclude_if=operator.not_)]
+    capabilities: Annotated[list[Capability], Field(exclude_if=operator.not_)]
+    init: Annotated[
+        _Init,
+        BeforeValidator(lambda image_init: "image" if image_init else "tiltyard"),
+        Field(exclude_if=lambda init: init == "tiltyard"),
+    ] = at("image_init")
+    tags: Annotated[list[ListedTag], Field(exclude_if=operator.not_, default_factory=list)]
 
 
-def listed(application: Application) -> ListedApplication:
-    """Return an application's entry in a list."""
-    limits = ListedLimits.show(application.limits, disk=application.disk_bytes / MEBI)
-    return ListedApplication.show(application, limits=limits)
+def listed(found: tuple[Application, Sequence[Tag]]) -> ListedApplication:
+    """Return the entry in a list of an application with tags that have warnings."""
+    application, tags = found
+    limits = ListedLimits.show(
+        application.limits,
+        disk=application.disk_bytes / MEBI,
+        pids=application.pids,
+        shm=application.shm_bytes / MEBI,
+    )
+    shown = [ListedTag.show(tag) for tag in tags]
+    return ListedApplication.show(application, limits=limits, tags=shown)

@@ -13,7 +13,7 @@ from controlplane.api.resources.application_bodies import (
     TagBody,
     listed,
 )
-from controlplane.storage.tables.applications import all_of
+from controlplane.storage.tables.applications.applications import all_of
 
 
 class AvailableTagsQuery(Query):
@@ -37,7 +37,9 @@ class Nothing(TypedDict):
 async def create_application(request: web.Request, body: ApplicationBody) -> Answer[Nothing]:
     """Create an application."""
     caller = caller_of(request)
-    await services_of(request).applications.create(caller, body.application(caller.account))
+    await services_of(request).applications.create_application(
+        caller, body.application(caller.account)
+    )
     return Answer({})
 
 
@@ -55,14 +57,16 @@ async def edit_application(request: web.Request, body: ApplicationEditBody) -> N
     Absent fields stay as they are; running sessions keep what they started with.
     """
     name = request.match_info["name"]
-    await services_of(request).applications.edit(caller_of(request), name, body.changes())
+    await services_of(request).applications.edit_application(
+        caller_of(request), name, body.changes()
+    )
 
 
 @operation()
 async def enable_tag(request: web.Request, body: TagBody) -> None:
     """Enable a tag of an application, make it the newest and have the hosts pull it."""
     name = request.match_info["name"]
-    await services_of(request).tags.enable(caller_of(request), name, body.tag)
+    await services_of(request).tags.enable_tag(caller_of(request), name, body.tag)
 
 
 @operation(key="tags")
@@ -73,5 +77,5 @@ async def list_available_tags(
     name = request.match_info["name"]
     caller = caller_of(request)
     tags = services_of(request).tags
-    found = await tags.available(caller, name, query.page, query.pageSize)
+    found = await tags.available_tags(caller, name, query.page, query.pageSize)
     return Listing(found, lambda version: {"version": version})

@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
-from controlplane.fleet.host.images import PullState
-from controlplane.storage.tables.fleet import regions
+from controlplane.domain.applications.pulls import PullState
+from controlplane.storage.tables.hosts.fleet import regions
 
 MAX_ERRORS = 20  # Enough to show a problem
 
@@ -16,13 +16,17 @@ MAX_ERRORS = 20  # Enough to show a problem
 class TagExistence(TypedDict):
     """Whether sessions can run a tag in a region.
 
-    `pull`: if not, the state of the pulls of its image there; absent without one.
+    `pull`: if not, the state of the pulls of its image there; absent without one. `reason`: why
+    not, as far as it is known, or why only with arguments; absent while hosts pull it. `warnings`:
+    what to know about the command of its image; absent without any.
     `preparationErrors`: why hosts there cannot prepare containers of its image, at most 20, by
     their addresses; absent without one. Starts do not depend on them.
     """
 
     exists: bool
     pull: NotRequired[PullState]
+    reason: NotRequired[str]
+    warnings: NotRequired[list[str]]
     preparationErrors: NotRequired[dict[str, str]]  # as in the answer
 
 
@@ -52,6 +56,10 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
     shown: TagExistence = {"exists": found.exists}
     if found.pull is not None:
         shown["pull"] = found.pull
+    if found.reason:
+        shown["reason"] = found.reason
+    if found.warnings:
+        shown["warnings"] = list(found.warnings)
     if found.preparation_errors:
         errors = sorted(found.preparation_errors.items())
         shown["preparationErrors"] = dict(errors[:MAX_ERRORS])

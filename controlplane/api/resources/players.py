@@ -1,20 +1,16 @@
 """PUT /session/player/join and DELETE /session/player/leave."""
 
-import asyncio
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.bodies import Body, parse_body
+from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import SessionId, bounded_as_json
-from controlplane.api.operations.operation import Answer, encoded, operation
-from controlplane.api.operations.services import Services, caller_of, services_of
-from controlplane.domain.errors import InvalidRequestError, StoreError
-from controlplane.http.application import Brief
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.players import MAX_PLAYERS_BYTES
+from controlplane.api.operations.operation import Answer, operation
+from controlplane.api.operations.services import caller_of, services_of
+from controlplane.storage.tables.sessions.players import MAX_PLAYERS_BYTES
 
 _PlayerId = Annotated[str, Field(min_length=1, max_length=256)]
 _PlayerIds = Annotated[
@@ -51,29 +47,7 @@ async def join_players(request: web.Request, body: JoinBody) -> Answer[PlayerCou
     """
     sessions = services_of(request).sessions
     joined = await sessions.join(caller_of(request), body.session, body.players)
-    return Answer(_count(joined))
-
-
-def begin_join(services: Services, caller: Caller, brief: Brief) -> None:
-    """Answer `join_players` when the transaction has succeeded."""
-    try:
-        body = parse_body(brief.body, JoinBody)
-        begun = services.sessions.begin_join(caller, body.session, body.players)
-    except (InvalidRequestError, StoreError):
-        begun = None
-    if begun is None:
-        brief.finish(None)
-        return
-
-    def finish(joined: "asyncio.Future[list[str]]") -> None:
-        is_done = joined.exception() is None
-        brief.finish(encoded(_count(joined.result())) if is_done else None)
-
-    begun.add_done_callback(finish)
-
-
-def _count(joined: list[str]) -> PlayerCount:
-    return {"count": len(joined), "players": joined}
+    return Answer({"count": len(joined), "players": joined})
 
 
 @operation()

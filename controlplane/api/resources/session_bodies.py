@@ -21,7 +21,7 @@ from controlplane.api.operations.queries import Flag, Integer, Query, Record
 from controlplane.api.operations.shown import Shown, at
 from controlplane.applications.applications import MAX_PORTS
 from controlplane.domain.durations import parse_duration
-from controlplane.domain.status import SessionStatus
+from controlplane.domain.sessions.status import SessionStatus
 from controlplane.sessions.sessions import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
 from tiltyard.contract import Protocol

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from controlplane.api.operations.operation import Answer, Listing, operation
 from controlplane.api.operations.preferences import APPLIED, PREFER, WAIT_READY, ready_wait
-from controlplane.api.operations.services import SERVICES, Services, caller_of, services_of
+from controlplane.api.operations.services import SERVICES, caller_of, services_of
 from controlplane.api.resources.session_bodies import (
     DescribedSession,
     ListedSession,
@@ -17,9 +17,7 @@ from controlplane.api.resources.session_bodies import (
     encoded_session,
     listed_session,
 )
-from controlplane.http.application import Brief
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.session_lists import SessionFilter
+from controlplane.domain.sessions.sessions import SessionFilter
 
 
 @operation(
@@ -80,11 +78,6 @@ async def get_session(request: web.Request) -> Answer[DescribedSession]:
     caller = caller_of(request)
     session_id = request.match_info["id"]
     return Answer(await services.sessions.describe(caller, session_id, encoded_session))
-
-
-def begin_get(services: Services, caller: Caller, brief: Brief) -> None:
-    """Answer `get_session` if no database has to be read."""
-    brief.finish(services.sessions.known(caller, brief.last))
 
 
 @operation()

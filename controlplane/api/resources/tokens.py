@@ -11,10 +11,9 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS, Duration
 from controlplane.api.operations.operation import Answer, operation
 from controlplane.api.operations.services import caller_of, services_of
+from controlplane.domain.access.tokens import Scope, TokenRequest
 from controlplane.domain.durations import parse_duration
 from controlplane.domain.errors import BadRequestError
-from controlplane.domain.tokens import Scope
-from controlplane.storage.tables.tokens import TokenRequest
 
 TokenName = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_CONTROLS)]
 Scopes = Annotated[list[Annotated[Scope, Field(strict=False)]], Field(max_length=100)]

@@ -10,7 +10,7 @@ from controlplane.api.operations.fields import Arguments, Environment, Labels
 from controlplane.api.operations.operation import Listing, operation
 from controlplane.api.operations.services import caller_of, services_of
 from controlplane.api.operations.shown import Maybe, Shown, at
-from controlplane.storage.tables.warm_pools import WarmPool
+from controlplane.domain.applications.warm_pools import WarmPool
 
 ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
 """Signals that can notify a program and do not end sessions."""
@@ -61,20 +61,20 @@ async def set_warm_pool(request: web.Request, body: WarmPoolBody) -> None:
         labels=body.labels or {},
         claim_signal=body.claimSignal or "",
     )
-    await services_of(request).warm_pools.set(caller, pool)
+    await services_of(request).warm_pools.set_pool(caller, pool)
 
 
 @operation(key="warmPools")
 async def list_warm_pools(request: web.Request) -> Listing[ListedWarmPool]:
     """List the warm pools of the account by application and region."""
-    found = services_of(request).warm_pools.all_of(caller_of(request))
+    found = services_of(request).warm_pools.pools_of(caller_of(request))
     return Listing(found, lambda each: ListedWarmPool.show(each[0], ready=each[1]))
 
 
 @operation()
 async def remove_warm_pool(request: web.Request) -> None:
     """Remove the warm pool of an application in a region."""
-    await services_of(request).warm_pools.remove(caller_of(request), *_place(request))
+    await services_of(request).warm_pools.remove_pool(caller_of(request), *_place(request))
 
 
 def _place(request: web.Request) -> tuple[str, str]:

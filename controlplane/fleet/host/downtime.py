@@ -7,9 +7,10 @@ host and its sessions are given up as lost.
 from dataclasses import dataclass, field
 
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.written import Written
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.fleet import lose, note_downtime, note_report
+from controlplane.storage.tables.hosts.fleet import lose, note_downtime, note_report
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -42,8 +43,8 @@ class Downtime:
         """Start counting."""
         self._counted_at = self.clock.monotonic()
 
-    async def reported(self) -> None:
-        """Restart from 0. The end of a stored downtime is stored first.
+    async def reported(self, written: Written) -> None:
+        """Restart from 0. The end of a stored downtime is stored first, with `written`.
 
         Raises:
             StoreError: It cannot be stored.
@@ -51,11 +52,11 @@ class Downtime:
         now = self._counted_at = self.clock.monotonic()
         self._seconds = 0.0
         if self._stored or self.host.lost is not None:
-            await self._write_end(now)
+            await self._write_end(now, written)
             log.info("reports again")
         elif now - self._written_at >= WRITE_INTERVAL:
             try:
-                await self._write_end(now)
+                await self._write_end(now, written)
             except StoreError as error:
                 log.warning("cannot store the last report of a host", error=str(error))
 
@@ -75,11 +76,11 @@ class Downtime:
         except StoreError as error:
             log.warning("cannot store the downtime of a host", error=str(error))
 
-    async def _write_end(self, now: float) -> None:
+    async def _write_end(self, now: float, written: Written) -> None:
         self._written_at = now
-        await self.store.run(note_report, self.host.name, self.clock.time())
+        await self.store.run(note_report, self.host.name, self.clock.time(), written)
         self._stored = 0.0
-        self.host.lost = None
+        self.host.find()
 
     async def _lose(self) -> None:
         now = self.clock.time()

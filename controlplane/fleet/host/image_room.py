@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from controlplane.domain.hosts.host_orders import HostImages
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.tags import HostImages
 from tiltyard.runtime.fair_share import exceeds_share
 
 UNPACKED = 3

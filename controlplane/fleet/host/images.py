@@ -10,18 +10,18 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
-from enum import StrEnum
 from random import Random
 
-from controlplane.domain.contract import RegistryLogin
+from controlplane.domain.applications.pulls import Pull, PullState
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError, StoreError
+from controlplane.domain.hosts.contract import RegistryLogin
+from controlplane.domain.hosts.host_orders import HostImages
 from controlplane.fleet.host.image_room import ImageRoom
-from controlplane.fleet.host.shapes import ShapeOrders
+from controlplane.fleet.host.orders import Orders
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.host_orders import orders_of
-from controlplane.storage.tables.tags import HostImages
-from tiltyard.contract import ErrorReason, PullProgress
+from controlplane.storage.tables.hosts.host_orders import orders_of
+from tiltyard.contract import ErrorReason
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
@@ -44,33 +44,7 @@ _NO_SHARE = "cannot pull {image}: the images of the account fill its share of th
 _NOTHING = HostImages({}, {})
 
 
-class PullState(StrEnum):
-    """The state of a pull. A queued one waits for other pulls on its host, `no_room` for disk."""
-
-    PULLING = "pulling"
-    FAILED = "failed"
-    NO_ROOM = "no_room"
-    QUEUED = "queued"
-
-
 _UNSUCCESSFUL = frozenset({PullState.FAILED, PullState.NO_ROOM})
-
-
-@dataclass(slots=True)
-class Pull:
-    """An unfinished pull. `cause` and `failed` describe its newest failure."""
-
-    image: str
-    state: PullState = PullState.QUEUED
-    progress: PullProgress = field(default_factory=PullProgress)
-    failures: int = 0
-    cause: str = ""
-    failed: float | None = None
-
-    @property
-    def registry(self) -> str:
-        """The address of its registry."""
-        return self.image.partition("/")[0]
 
 
 @dataclass(slots=True)
@@ -79,7 +53,7 @@ class Images:
 
     host: HostState
     room: ImageRoom
-    shapes: ShapeOrders
+    orders: Orders
     store: Store
     _: KW_ONLY
     login_for: Callable[[str], Awaitable[RegistryLogin | None]]
@@ -89,6 +63,8 @@ class Images:
     random: Random
     _images: HostImages = _NOTHING
     _stale: bool = True
+    _compared_for: str = ""
+    """The platform of the host at the last comparison."""
     _present: frozenset[str] = frozenset()
     _pulls: dict[str, Pull] = field(default_factory=dict)
     _removals: frozenset[str] = frozenset()
@@ -122,15 +98,28 @@ class Images:
         pull = self._pulls.get(image)
         return None if pull is None else pull.state
 
+    def failed_pull(self, image: str) -> Pull | None:
+        """Return the pull of an image if its last attempt has failed."""
+        pull = self._pulls.get(image)
+        return None if pull is None or pull.failed is None else pull
+
     def look(self) -> None:
         """Schedule a comparison of actual and desired images."""
         self._stale = True
         self._wake.set()
 
+    def retry_failed(self) -> None:
+        """Retry the pulls that have failed, without waiting for the end of their back-off."""
+        for pull in self._pulls.values():
+            if pull.state in _UNSUCCESSFUL:
+                self._begin(pull.image, self._pull(pull))
+
     def on_change(self) -> None:
         """Handle a report of the host, or its return."""
         present = self._present_images()
         if (present ^ self._present) - self._images.wanted.keys():
+            self._stale = True
+        if self._platform() != self._compared_for:
             self._stale = True
         if present != self._present or self._stale or self.room.is_outdated:
             self.room.count(self._images)
@@ -164,6 +153,7 @@ class Images:
 
     async def _compare(self) -> None:
         self._stale = False  # a change during the read sets it again
+        self._compared_for = self._platform()
         row = self.host.row
         try:
             orders = await self.store.look(
@@ -172,8 +162,8 @@ class Images:
         except StoreError:
             self._stale = True
             raise
-        self._images = orders.images
-        self.shapes.set(orders.shapes)
+        self._images = orders.images.without_foreign(self._platform())
+        self.orders.order_shapes(orders.shapes)
 
     def _adjust(self) -> None:
         """Start pulls of missing and removals of surplus images; cancel obsolete ones."""
@@ -203,6 +193,7 @@ class Images:
             account = self._account_of(pull)
             if account is None:
                 self._note_failure(pull, PullState.NO_ROOM, _NO_SHARE.format(image=pull.image))
+                pull.reason = ErrorReason.DISK_FULL
                 await back_off.wait()
                 continue
             if self._is_suspect(pull):
@@ -257,6 +248,7 @@ class Images:
             log.log(level, "pull failed", image=pull.image, error=cause)
             is_full = _has_reason(error, ErrorReason.DISK_FULL)
             self._note_failure(pull, PullState.NO_ROOM if is_full else PullState.FAILED, cause)
+            pull.reason = error.agent_reason if isinstance(error, AgentRefusedError) else None
             pull.failures += 1
             self.room.release(pull.image)
         else:
@@ -291,6 +283,9 @@ class Images:
 
     def _present_images(self) -> frozenset[str]:
         return frozenset() if self.host.report is None else self.host.report.images
+
+    def _platform(self) -> str:
+        return "" if self.host.report is None else self.host.report.platform
 
     def _back_off(self) -> BackOff:
         return BackOff(self.clock, self.random, first=FIRST_WAIT, longest=LONGEST_WAIT)

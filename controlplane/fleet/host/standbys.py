@@ -5,11 +5,11 @@ never get the same one.
 """
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.hosts.contract import HostSession
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 """The form of a standby's id: it becomes a session's, which callers see."""
@@ -34,6 +34,9 @@ class Standbys:
         self._pools_of: dict[str, set[str]] = {}
         self._where: dict[str, tuple[str, str]] = {}
         self._taken: set[str] = set()
+        self._taken_on: Counter[tuple[str, str]] = Counter()  # By agent and pool
+        self._changed: set[str] = set()
+        """Pools of which standbys came or went since `pop_changed`."""
 
     def note(self, agent: str, session: HostSession) -> None:
         """Apply a host's report of a session."""
@@ -45,6 +48,8 @@ class Standbys:
             return
         if self._where.get(internal_id) != (agent, session.warm_pool):
             self.drop(agent, internal_id)
+        if internal_id not in self._where:
+            self._changed.add(session.warm_pool)
         self._where[internal_id] = (agent, session.warm_pool)
         self._pools_of.setdefault(agent, set()).add(session.warm_pool)
         pool = self._pools.setdefault(session.warm_pool, _Pool())
@@ -55,13 +60,18 @@ class Standbys:
             _leave_queue(pool, agent, internal_id)
 
     def drop(self, agent: str, internal_id: str) -> None:
-        """Forget a standby that is gone, has become a session, or was taken but not claimed.
+        """Forget a standby that no longer exists, became a session, or was taken but not claimed.
 
-        The latter is queued again at its next report.
+        A standby that was not claimed is queued again when the host reports it.
         """
         if self._where.get(internal_id, (agent,))[0] != agent:
             return  # another host's
-        self._taken.discard(internal_id)
+        if internal_id in self._taken:
+            self._taken.discard(internal_id)
+            where = self._where[internal_id]
+            self._taken_on[where] -= 1
+            if not self._taken_on[where]:
+                del self._taken_on[where]
         self._remove(internal_id)
 
     def leave(self, agent: str) -> None:
@@ -83,6 +93,7 @@ class Standbys:
         self._remove(internal_id)
         self._taken.add(internal_id)
         self._where[internal_id] = (agent, pool_id)
+        self._taken_on[agent, pool_id] += 1
         return agent, standby
 
     def ready_of(self, pool_id: str, is_usable: Callable[[str], bool]) -> int:
@@ -99,7 +110,13 @@ class Standbys:
         """Count the standbys of a pool on a host, ready or not, and those being claimed."""
         pool = self._pools.get(pool_id)
         live = 0 if pool is None else len(pool.live.get(agent, ()))
-        return live + sum(self._where[i] == (agent, pool_id) for i in self._taken)
+        return live + self._taken_on.get((agent, pool_id), 0)
+
+    def pop_changed(self) -> set[str]:
+        """Return the pools of which standbys came or went since the last call."""
+        changed = self._changed
+        self._changed = set()
+        return changed
 
     def ready_images(self, pool_id: str, agent: str) -> tuple[str, ...]:
         """Return the image of each ready standby of a pool on a host."""
@@ -113,6 +130,8 @@ class Standbys:
 
     def _remove(self, internal_id: str) -> None:
         where = self._where.pop(internal_id, None)
+        if where is not None:
+            self._changed.add(where[1])
         pool = None if where is None else self._pools.get(where[1])
         if where is None or pool is None:
             return

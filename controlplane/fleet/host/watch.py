@@ -5,7 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
-from controlplane.domain.contract import (
+from controlplane.agent_rpc.reports import Known
+from controlplane.domain.errors import (
+    AgentExcessError,
+    AgentNewerError,
+    AgentRefusedError,
+    AgentUnavailableError,
+    StoreError,
+)
+from controlplane.domain.hosts.contract import (
     HostReport,
     HostSession,
     ImagesReported,
@@ -14,26 +22,23 @@ from controlplane.domain.contract import (
     SnapshotEnd,
     WatchMessage,
 )
-from controlplane.domain.errors import (
-    AgentExcessError,
-    AgentNewerError,
-    AgentRefusedError,
-    AgentUnavailableError,
-    StoreError,
-)
+from controlplane.domain.sessions.adoption import Verdict
 from controlplane.fleet.host.delivery import FIRST_RETRY
 from controlplane.fleet.host.downtime import Downtime
-from controlplane.fleet.host.orders import ClaimReplay, DrainOrders, Stops
-from controlplane.fleet.host.stall_aware_clock import listening_timeout
+from controlplane.fleet.host.orders import Orders
+from controlplane.fleet.host.reports import Reports
 from controlplane.fleet.host.state import HostState
+from controlplane.fleet.host.stops import ClaimReplay, Stops
+from controlplane.fleet.host.written_reports import WrittenReports
 from controlplane.metrics.agents import FleetMetrics
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.reports import Reports, Verdict
-from controlplane.storage.tables.session_rows import end_all_missing, live_on, to_stop
+from controlplane.storage.tables.sessions.session_ends import end_all_missing
+from controlplane.storage.tables.sessions.session_queries import live_on
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.stall_aware_clock import listening_timeout
 from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
@@ -45,7 +50,7 @@ PAUSES: dict[type[Exception], float] = {AgentNewerError: 5.0, AgentExcessError: 
 """Seconds to pause after errors that need an operator."""
 
 MAX_DIAL_BACK_OFF = 0.5
-"""With the time gRPC takes to connect, a host reports within 2 s of its return."""
+"""Seconds; with the time that gRPC takes to connect, a host reports within 2 s of its return."""
 
 PORTION = 250  # Reported sessions that are written in one transaction
 REST = 2.0  # Pause after a full portion as a multiple of the time that it took
@@ -62,14 +67,13 @@ class Watch:
     reports: Reports
     _: KW_ONLY
     stops: Stops
-    drain_orders: DrainOrders
+    orders: Orders
     downtime: Downtime
+    written: WrittenReports
     claims: ClaimReplay
     clock: Clock
     listened: Callable[[], float]  # Reads the `ListeningClock`
     random: Random
-    stop_elsewhere: Callable[[str, str], object]
-    """Stops a session on any host, by its agent and internal id."""
     metrics: FleetMetrics
     reach: Reach
     _snapshot: set[str] | None = field(init=False, default=None)
@@ -101,7 +105,7 @@ class Watch:
                 self.metrics.broke(error)
                 why = str(error)
                 pause = PAUSES.get(type(error), 0.0)
-                host.is_newer = isinstance(error, AgentNewerError)
+                host.note_format(is_newer=isinstance(error, AgentNewerError))
                 if host.is_newer:
                     host.notify()
             except Exception as error:
@@ -110,7 +114,7 @@ class Watch:
             if why != logged or reported_at != host.reported_at:
                 log.log(logging.WARNING if pause else logging.INFO, "stream broke", error=why)
             logged = why
-            host.tried = True
+            host.note_tried()
             await self.downtime.missed()
             if pause:
                 await self.clock.sleep(pause)
@@ -143,7 +147,8 @@ class Watch:
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None
-        stream = self.host.client.watch(self.host.incarnation, self._acked)
+        known = Known(self.host.seen, self.written.up_to)
+        stream = self.host.client.watch(self.host.incarnation, self._acked, known)
         try:
             while True:
                 async with listening_timeout(MESSAGE_TIMEOUT, self.listened):
@@ -157,34 +162,41 @@ class Watch:
         if message.incarnation != self.host.incarnation:
             self._acked = 0
         self.host.apply(message, self.listened())
-        await self.downtime.reported()
+        await self.downtime.reported(self.written.up_to)
         event = message.event
         if isinstance(event, SnapshotBegin):
             self._snapshot = set()
             self._snapshot_began = self.clock.monotonic()
         elif isinstance(event, SessionsReported):
-            await self._apply_sessions(event.sessions)
+            await self._apply_sessions(event)
         elif isinstance(event, SnapshotEnd):
             await self._end_snapshot(event)
         elif isinstance(event, HostReport):
-            await self.drain_orders.reported(reconnected=self._snapshot is not None)
+            await self.orders.drain_reported(reconnected=self._snapshot is not None)
         if self._snapshot is None:
             if pending := self._pending():
                 await self._write(pending)
             self._acked = message.sequence
+            self.written.note(self._acked, {*self._answered, *self._waiting, *self.host.under_way})
+            if isinstance(event, SnapshotEnd):
+                await self.written.save()
         if isinstance(event, SessionsReported | SnapshotEnd | HostReport | ImagesReported):
             self.host.notify()
 
-    async def _apply_sessions(self, sessions: Sequence[HostSession]) -> None:
+    async def _apply_sessions(self, event: SessionsReported) -> None:
+        sessions: Sequence[HostSession] = event.sessions
         if self._snapshot is not None:
             self._snapshot.update(session.internal_id for session in sessions)
+            self._snapshot.update(session.internal_id for session in event.written)
             self.host.check_sessions(len(self._snapshot))
         else:
             sessions = [session for session in sessions if not self._needs_no_write(session)]
+        if event.written:
+            sessions = [*sessions, *await self.written.read_changed(event.written)]
         await self._write(sessions)
 
     def _needs_no_write(self, session: HostSession) -> bool:
-        """Return whether a report is in its row already, or is soon, with its claim's answer."""
+        """Return whether the row has a report already, or gets it with its claim's answer."""
         is_answered = session.internal_id in self._answered and not session.state.ended
         return is_answered or self.host.is_written(session)
 
@@ -203,28 +215,26 @@ class Watch:
     async def _write_portion(self, sessions: Sequence[HostSession]) -> None:
         name = self.host.name
         now = self.clock.time()
-        evaluation = await self.reports.write(name, sessions, now, self.host.under_way)
+        verdicts = await self.reports.write(name, sessions, now, self.host.under_way)
         for session in sessions:
             internal_id = session.internal_id
-            verdict = evaluation.verdicts.get(internal_id)
+            verdict = verdicts.get(internal_id)
             self._waiting.pop(internal_id, None)
             if verdict is not None:  # it was written: its start was not under way
                 self._answered.discard(internal_id)
                 if session.state.ended:
                     self.host.forget(session)
             if verdict is Verdict.KEEP:
-                self.host.unclaimed.discard(internal_id)  # its account may have become known
+                self.host.note_claimed(internal_id)
                 self.host.note_written(session)
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:
-                self.stops.queue(internal_id)
+                self.stops.queue_stop(internal_id)
             elif verdict is Verdict.CLAIM:
-                self.claims.queue(internal_id)
+                self.claims.queue_claim(internal_id)
             elif verdict is Verdict.UNCLAIMED:
                 self._note_unclaimed(internal_id)
-        for superseded in evaluation.superseded:
-            self.stop_elsewhere(superseded.agent, superseded.internal_id)
 
     def _pending(self) -> tuple[HostSession, ...]:
         """Return the sessions to evaluate again: waiting ones, periodically unclaimed ones."""
@@ -238,7 +248,7 @@ class Watch:
     def _note_unclaimed(self, internal_id: str) -> None:
         if not self.host.unclaimed:
             log.warning("unclaimed session: no valid ticket or account", session=internal_id)
-        self.host.unclaimed.add(internal_id)
+        self.host.note_unclaimed(internal_id)
 
     async def _end_snapshot(self, event: SnapshotEnd) -> None:
         present = self._snapshot or set()
@@ -252,13 +262,8 @@ class Watch:
             await self.store.run(end_all_missing, name, missing, self.clock.time())
         self.host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
-        for internal_id in await self.store.look(to_stop, name):
-            if self.host.reconciled:
-                self.stops.queue(internal_id)
-            else:  # requested before this process has started
-                self.stops.start(internal_id)
+        await self.stops.queue_pending()
         if not self.host.reconciled:
             log.info("reconciled", sessions=len(present))
-        self.host.reconciled = True
+        self.host.note_reconciled()
         self.metrics.snapshot_seconds.observe(self.clock.monotonic() - self._snapshot_began)
-        self.host.tried = True

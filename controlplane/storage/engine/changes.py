@@ -1,24 +1,61 @@
-"""Sessions that transactions change, noted by triggers of the connection that writes.
+"""What transactions change, and the subscribers to changes.
 
-The triggers exist in that connection alone, so the schema has none. No table's function can forget
-to report a change.
+A transaction notes what it changes. After its COMMIT the changes are published to their
+subscribers on the event loop, before its caller goes on: no caller reads older data from memory
+than it has written. Nothing else invalidates what is kept in memory.
+
+A change without a key says that anything of its topic may have changed, as when changes by another
+process may have been missed.
 """
 
-from sqlite_utils import Database
-
-SessionKey = tuple[str, str]  # Account and id
-
-_TRIGGER = (
-    "CREATE TEMP TRIGGER session_{0} AFTER {0} ON main.session"
-    " BEGIN SELECT note_session(OLD.account, OLD.id); END"
-)
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import NamedTuple
 
 
-def note_changes(db: Database, changed: set[SessionKey]) -> None:
-    """Add each session whose row is changed or removed, also if that is rolled back.
+class Topic(Enum):
+    """The kinds of things that change, with their keys."""
 
-    Players change together with their number in the session's row.
-    """
-    db.conn.create_function("note_session", 2, lambda *key: changed.add(key))
-    for kind in ("UPDATE", "DELETE"):
-        db.execute(_TRIGGER.format(kind))
+    SESSION = auto()  # Account, id. Includes its players
+    TOKEN = auto()  # Id
+    ACCOUNT = auto()  # Name
+    APPLICATION = auto()  # Account, name
+    TAG = auto()  # Account, application: the list of its tags
+    POOL = auto()  # Account, application, region
+    HOST = auto()  # Name of its agent
+    REGION = auto()  # Name
+    NODE_POOL = auto()  # Name
+    REGISTRY = auto()  # Name
+    STOP_ORDER = auto()  # Agent, internal id: a new order that is to be sent
+
+
+Key = tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """A thing that was created, changed or removed; without a key, anything of the topic."""
+
+    topic: Topic
+    key: Key = ()
+
+
+Listener = Callable[[Change], None]
+"""Called on the event loop with each change of a topic, in the order of the commits."""
+
+
+class Changes:
+    """Passes changes to their subscribers."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[Topic, list[Listener]] = {topic: [] for topic in Topic}
+
+    def subscribe(self, topics: Iterable[Topic], listener: Listener) -> None:
+        """Call a listener with all further changes of some topics."""
+        for topic in topics:
+            self._listeners[topic].append(listener)
+
+    def publish(self, changes: Iterable[Change]) -> None:
+        """Call the subscribers of each change."""
+        for change in changes:
+            for listener in self._listeners[change.topic]:
+                listener(change)

@@ -5,16 +5,16 @@ All functions block. Each copy is a single file, without a write-ahead log.
 
 import importlib.metadata  # noqa: F401  # else sqlite_utils does, after root is dropped
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 
-from sqlite_utils import Database
+import sqlite_utils
 
 from controlplane.domain.errors import StoreError
+from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from controlplane.storage.engine.store import BUSY_TIMEOUT, ITSELF, record_event
-from tiltyard.runtime.clock import to_ms
+from controlplane.storage.engine.sqlite import BUSY_TIMEOUT, SqliteDatabase
 
 NEWEST_SCHEMA = len(MIGRATIONS)
 
@@ -37,11 +37,8 @@ def copy_database(source: Path, copy: Path) -> None:
         raise StoreError(f"cannot copy {source}: {error}") from error
 
 
-def make_ready(copy: Path, taken: str, now: float) -> None:
-    """Check the database of a backup, migrate it, and record in its audit that it was restored.
-
-    `taken`: the time of the backup (RFC 3339), after which sessions are lost. Enrolment tokens
-    expire, as they may have been used since; downtime of hosts restarts at zero.
+def make_ready(copy: Path, mark: Callable[[Database], object]) -> None:
+    """Check the database of a backup, migrate it and run a transaction that marks it as restored.
 
     Raises:
         StoreError: It is damaged, or of a newer program.
@@ -53,17 +50,10 @@ def make_ready(copy: Path, taken: str, now: float) -> None:
                     f"the backup's schema {schema} is newer than {NEWEST_SCHEMA}: use the version"
                     " that made it, or a newer one"
                 )
-            db = Database(connection)
-            migrate(db)
-            db.execute("BEGIN IMMEDIATE")
-            db.execute(
-                "UPDATE enrolment_token SET expire_ms=min(expire_ms, :now)", {"now": to_ms(now)}
-            )
-            db.execute("UPDATE agent SET downtime_ms=0")
-            begin_ms = to_ms(datetime.fromisoformat(taken).timestamp())
-            db.execute("INSERT INTO lost_time(begin_ms) VALUES (?)", (begin_ms,))
-            record_event(db, "database.restored", "", "", actor=ITSELF, now=now, of=taken)
-            db.execute("COMMIT")
+            opened = sqlite_utils.Database(connection)
+            migrate(opened)
+            with opened.atomic():
+                mark(SqliteDatabase(connection))
             _leave_wal(connection)
     except sqlite3.Error as error:
         raise StoreError(f"the backup's database is damaged: {error}") from error

@@ -52,7 +52,8 @@ CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
-    host_network INTEGER NOT NULL DEFAULT 0
+    host_network INTEGER NOT NULL DEFAULT 0,
+    capabilities TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 
 CREATE TABLE application (
@@ -65,14 +66,31 @@ CREATE TABLE application (
     node_pool TEXT NOT NULL REFERENCES node_pool(name),
     regions TEXT NOT NULL,
     limits TEXT NOT NULL,
-    reservation TEXT NOT NULL,
+    reserved_nano_cpus INTEGER NOT NULL,
+    reserved_memory_bytes INTEGER NOT NULL,
+    reserved_gpus INTEGER NOT NULL,
     ports TEXT NOT NULL,
     disk_bytes INTEGER NOT NULL DEFAULT 0,
+    pids INTEGER NOT NULL DEFAULT 0,
+    shm_bytes INTEGER NOT NULL DEFAULT 0,
     stop_signal TEXT NOT NULL DEFAULT '',
     stop_grace INTEGER NOT NULL DEFAULT 0,
+    capabilities TEXT NOT NULL DEFAULT '[]',
+    image_init INTEGER NOT NULL DEFAULT 0,
+    contiguous INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
+
+-- Each of application.regions, to find applications by.
+CREATE TABLE application_region (
+    account TEXT NOT NULL,
+    application TEXT NOT NULL,
+    region TEXT NOT NULL REFERENCES region(name),
+    PRIMARY KEY (account, application, region),
+    FOREIGN KEY (account, application) REFERENCES application(account, name) ON DELETE CASCADE
+) STRICT;
+CREATE INDEX application_by_region ON application_region(region);
 
 CREATE TABLE tag (
     account TEXT NOT NULL,
@@ -81,6 +99,8 @@ CREATE TABLE tag (
     digest TEXT NOT NULL,
     image TEXT NOT NULL,
     size_bytes INTEGER NOT NULL,
+    platforms TEXT NOT NULL DEFAULT '',
+    command TEXT NOT NULL DEFAULT '',
     priority INTEGER NOT NULL,
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
@@ -89,9 +109,10 @@ CREATE TABLE tag (
 -- Images that have stood for tags: hosts are asked to remove those, and no other. The account is
 -- empty once it is removed.
 CREATE TABLE image (
+    number INTEGER PRIMARY KEY,
     reference TEXT NOT NULL,
     account TEXT NOT NULL,
-    PRIMARY KEY (reference, account)
+    UNIQUE (reference, account)
 ) STRICT;
 CREATE INDEX image_account ON image(account);
 
@@ -113,7 +134,7 @@ CREATE TABLE warm_pool (
 ) STRICT;
 
 -- A removed agent is in no region and no node pool: its row stays for the sessions that it had.
--- `AgentRow` describes the rest.
+-- `Agent` describes the rest.
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -131,7 +152,8 @@ CREATE TABLE agent (
     drain_deadline_ms INTEGER,
     last_report_ms INTEGER,
     downtime_ms INTEGER NOT NULL DEFAULT 0,
-    lost_ms INTEGER
+    lost_ms INTEGER,
+    written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
 
@@ -149,8 +171,9 @@ CREATE TABLE enrolment_token (
 -- From the moment that the id is taken until the session is forgotten; see `Session`.
 -- `started_ms` is when the start began by the host's clock: of two sessions with one id the later
 -- one stays. `adopted_ended` is 1 for one that had ended before this database knew of it.
--- `claim` is what the host of a standby was asked, as JSON, in case it has to be asked again; of a
--- session that a host started the lifetime alone. NULL once it has ended.
+-- `claim` is the claim of a standby as JSON, to repeat it, or else the lifetime; NULL once ended.
+-- `failed_ms` is when its last failed run ended by the host's clock, `most_players` the highest
+-- number of players since then; `earlier_players` has such pairs of the failed runs, as JSON.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -179,6 +202,9 @@ CREATE TABLE session (
     exit_code INTEGER,
     detail TEXT NOT NULL DEFAULT '',
     adopted_ended INTEGER NOT NULL DEFAULT 0,
+    failed_ms INTEGER,
+    most_players INTEGER NOT NULL DEFAULT 0,
+    earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
 CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
@@ -209,21 +235,23 @@ CREATE TABLE player (
     account TEXT NOT NULL,
     session TEXT NOT NULL,
     player TEXT NOT NULL,
+    joined_ms INTEGER NOT NULL DEFAULT 0,
     UNIQUE (account, session, player),
     FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
 ) STRICT;
 -- Players leave whatever sessions they are in.
 CREATE INDEX player_by_id ON player(account, player);
 
--- Attempts and claims that a host did not answer: whatever comes of them is stopped.
-CREATE TABLE unanswered (
+-- What hosts must end, see `StopCause`. Once confirmed, only those without a row in `session`.
+CREATE TABLE stop_order (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
-    created_ms INTEGER NOT NULL,
-    stopped_ms INTEGER
+    why TEXT NOT NULL,
+    requested_ms INTEGER NOT NULL,
+    confirmed_ms INTEGER
 ) STRICT;
-CREATE INDEX unanswered_by_agent ON unanswered(agent) WHERE stopped_ms IS NULL;
-CREATE INDEX unanswered_by_stop ON unanswered(stopped_ms) WHERE stopped_ms IS NOT NULL;
+CREATE INDEX stop_order_by_agent ON stop_order(agent) WHERE confirmed_ms IS NULL;
+CREATE INDEX stop_order_by_confirmation ON stop_order(confirmed_ms) WHERE confirmed_ms IS NOT NULL;
 
 -- Sessions that were ordered from `begin_ms` to `end_ms` (null until the control plane serves) may
 -- be on hosts and not in this database.
@@ -233,10 +261,12 @@ CREATE TABLE lost_time (
 ) STRICT;
 INSERT INTO lost_time(begin_ms) VALUES (0);
 
--- The audit. `address` is where the request came from; empty for what the product did by itself.
+-- The audit. `topic` is the first word of `kind`. `address` is where the request came from; empty
+-- for what the product did by itself.
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     time_ms INTEGER NOT NULL,
+    topic TEXT NOT NULL,
     kind TEXT NOT NULL,
     account TEXT NOT NULL,
     actor TEXT NOT NULL,
@@ -247,7 +277,7 @@ CREATE TABLE event (
 CREATE INDEX event_by_time ON event(time_ms);
 -- A page, newest first, by each thing that it can be filtered by. Of two filters SQLite takes the
 -- index that was made later, so those which find fewer rows come later.
-CREATE INDEX event_by_topic ON event(substr(kind, 1, instr(kind || '.', '.') - 1));
+CREATE INDEX event_by_topic ON event(topic);
 CREATE INDEX event_by_kind ON event(kind);
 CREATE INDEX event_by_account ON event(account);
 CREATE INDEX event_by_actor ON event(actor);

@@ -1,0 +1,1 @@
+"""What each account may use of the API at once: requests, and bytes in memory."""

@@ -1,1 +1,0 @@
-"""Periodic background work."""

@@ -1,1 +1,0 @@
-"""Accounts and tokens: callers, and what they may do."""

@@ -1,0 +1,1 @@
+"""Callers, their accounts, tokens and quotas, and the audit of what they did. Pure."""

@@ -1,0 +1,44 @@
+"""The audit: who changed what, and queries for its lines."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The author of a change: a token's id and client address, or a program's name."""
+
+    name: str
+    address: str = ""
+
+
+ITSELF = Actor("controlplane")
+
+
+INITIALISER = Actor("init")  # The actor of the first accounts and tokens
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Filters of a page; None does not filter. `kind` may be a topic, such as `token`."""
+
+    limit: int
+    before: int | None = None
+    account: str | None = None
+    kind: str | None = None
+    object: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """A line of the audit."""
+
+    sequence: int
+    time: float
+    kind: str
+    account: str
+    actor: str
+    address: str
+    object: str
+    data: dict[str, Any]

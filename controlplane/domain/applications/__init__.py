@@ -1,0 +1,1 @@
+"""Applications, their tags and images, warm pools, and what hosts pulled. Pure."""

@@ -1,0 +1,1 @@
+"""Hosts: what they report, and the state that each is ordered to reach. Pure."""

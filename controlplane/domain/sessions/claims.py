@@ -1,0 +1,24 @@
+"""Claims of standbys by sessions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controlplane.domain.hosts.contract import Port
+from controlplane.domain.sessions.attempts import Attempt
+
+
+class StandbyTakenError(Exception):
+    """The standby is or may be in use, or its host was removed or revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedStandby:
+    """What a new session's row has of the standby that it claims.
+
+    `request`: the caller's, as JSON for the game.
+    """
+
+    attempt: Attempt
+    ports: tuple[Port, ...]
+    injected_env: Mapping[str, str]
+    request: str

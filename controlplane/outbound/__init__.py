@@ -1,1 +1,0 @@
-"""Name resolution for outgoing HTTP requests."""

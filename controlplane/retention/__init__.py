@@ -1,0 +1,1 @@
+"""Removal of old rows: after their retention, and beyond the number that an account may keep."""

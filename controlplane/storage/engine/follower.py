@@ -1,0 +1,96 @@
+"""Keeps memory that cannot be read from the database when it is asked for as the database is.
+
+A reader that can wait uses a `Cache`, which drops what has changed. What the event loop decides
+without waiting, such as the choice of a host, is followed: a task reads what has changed, and
+applies it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+
+from controlplane.domain.errors import StoreError
+from controlplane.storage.engine.changes import Change, Changes, Topic
+from tiltyard.runtime.back_off import BackOff
+from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.logging.events import get_logger, task_context
+from tiltyard.runtime.tasks import FAULT_PAUSE, TaskOwner
+
+log = get_logger(__name__)
+
+FIRST_RETRY = 0.1
+LONGEST_RETRY = 5.0
+"""Seconds between retries while the database fails."""
+
+
+class Follower:
+    """Applies changes of some topics, those of a moment together; owns the task that does it."""
+
+    def __init__(
+        self,
+        name: str,
+        apply: Callable[[Collection[Change]], Awaitable[object]],
+        clock: Clock,
+    ) -> None:
+        """`apply` reads what has changed, and can be repeated; it may raise StoreError."""
+        self._name = name
+        self._apply = apply
+        self._clock = clock
+        self._changed: dict[Change, None] = {}
+        """What no round has begun to apply, each once, in order."""
+        self._begun = 0
+        self._ended = 0
+        self._round_ended = asyncio.Event()
+        self._is_running = False
+        self._tasks = TaskOwner[None]()
+
+    def follow(self, changes: Changes, topics: Iterable[Topic]) -> None:
+        """Apply all further changes of some topics."""
+        changes.subscribe(topics, self._note)
+
+    async def caught_up(self) -> None:
+        """Wait until all changes published so far were applied, or their read has failed once.
+
+        A read that has failed is repeated.
+        """
+        last = self._begun + bool(self._changed)
+        while self._ended < last:
+            await self._round_ended.wait()
+
+    async def close(self) -> None:
+        """Stop applying changes. Idempotent."""
+        self._is_running = True  # so that no further change begins a task
+        await self._tasks.close()
+
+    def _note(self, change: Change) -> None:
+        self._changed[change] = None
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.start(self._run(), self._name, context=task_context())
+
+    async def _run(self) -> None:
+        back_off = BackOff(self._clock, first=FIRST_RETRY, longest=LONGEST_RETRY)
+        while self._changed:
+            changed = self._changed
+            self._changed = {}
+            self._begun += 1
+            pause: Awaitable[None] | None = None
+            try:
+                await self._apply(changed)
+                back_off.reset()
+            except StoreError as error:
+                log.warning("cannot read what has changed", part=self._name, error=str(error))
+                pause = back_off.wait()
+            except Exception:
+                log.exception("cannot apply what has changed: internal error", part=self._name)
+                pause = self._clock.sleep(FAULT_PAUSE)
+            finally:
+                self._end_round()
+            if pause is not None:
+                self._changed = changed | self._changed
+                await pause
+        self._is_running = False
+
+    def _end_round(self) -> None:
+        self._ended += 1
+        self._round_ended.set()
+        self._round_ended = asyncio.Event()

@@ -1,0 +1,1 @@
+"""The audit, and what accounts use of their quotas."""

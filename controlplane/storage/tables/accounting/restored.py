@@ -1,0 +1,24 @@
+"""What a restored database has to forget."""
+
+from datetime import datetime
+
+from controlplane.domain.access.audit import ITSELF
+from controlplane.storage.engine.database import Database
+from controlplane.storage.tables.accounting.events import record_event
+from tiltyard.runtime.clock import to_ms
+
+
+def mark_restored(db: Database, taken: str, now: float) -> None:
+    """Record that the database was restored.
+
+    `taken`: the time of the backup (RFC 3339), after which sessions are lost. Enrolment tokens
+    expire, as they may have been used since; downtime of hosts restarts at zero, and all their
+    reports are compared with rows again.
+    """
+    now_ms = to_ms(now)
+    sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms > :now"
+    db.execute(sql, {"now": now_ms})
+    db.execute("UPDATE agent SET downtime_ms=0, written_incarnation='', written_sequence=0")
+    begin_ms = to_ms(datetime.fromisoformat(taken).timestamp())
+    db.execute("INSERT INTO lost_time(begin_ms) VALUES (:begin)", {"begin": begin_ms})
+    record_event(db, "database.restored", "", "", actor=ITSELF, now=now, of=taken)

@@ -1,0 +1,1 @@
+"""Applications, their tags, registries and warm pools."""

@@ -1,0 +1,1 @@
+"""Hosts: their agents, enrolment, orders and exposure."""

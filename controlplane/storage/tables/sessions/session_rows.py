@@ -1,0 +1,259 @@
+"""All writes of the table `session`, and of the index of its labels.
+
+The transactions of starts, ends, reports and players call these functions, which note the change
+of the session, and write the audit.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from controlplane.domain.hosts.contract import Port
+from controlplane.domain.sessions.attempts import Attempt
+from controlplane.storage.engine.changes import Topic
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.statements import PORTION, write_row
+from tiltyard.contract import EndReason, State
+from tiltyard.runtime.clock import to_ms
+
+_SORTED = json.JSONEncoder(sort_keys=True)
+
+
+def port_values(ports: Iterable[Port]) -> list[dict[str, object]]:
+    """Return the JSON values of ports."""
+    return [
+        {"container": p.container, "protocol": p.protocol, "host": p.host, "tls": p.tls}
+        for p in ports
+    ]
+
+
+def env_json(env: Mapping[str, str]) -> str:
+    """Serialize injected variables; sorted, since the order of a protobuf map varies."""
+    return _SORTED.encode(env)
+
+
+# ---- starts
+
+
+def put_row(db: Database, row: dict[str, Any], labels: Mapping[str, str]) -> None:
+    """Insert a row, or change the one that has its account and id.
+
+    `labels` are added to the index, which has none of the session yet.
+    """
+    account = row["account"]
+    session_id = row["id"]
+    write_row(db, "session", row | {"labels": json.dumps(dict(labels))}, "account, id")
+    db.changed(Topic.SESSION, account, session_id)
+    if not labels:
+        return
+    # SQLite compares text only up to a NUL; of names that are then equal, one is kept.
+    db.executemany(
+        "INSERT INTO live_label(account, name, value, number)"
+        " SELECT :account, :name, :value, number FROM session"
+        " WHERE account = :account AND session.id = :id ON CONFLICT DO NOTHING",
+        [
+            {"account": account, "id": session_id, "name": name, "value": value}
+            for name, value in labels.items()
+        ],
+    )
+
+
+def remove_labels(db: Database, account: str, session_id: str) -> None:
+    """Remove the labels of a session that has ended or gets others from the index."""
+    db.execute(
+        "DELETE FROM live_label WHERE number ="
+        " (SELECT number FROM session WHERE account = :account AND id = :id)",
+        {"account": account, "id": session_id},
+    )
+
+
+def name_attempt(db: Database, account: str, session_id: str, attempt: Attempt) -> bool:
+    """Write an attempt to a row.
+
+    False if the row has the stop mark, or the agent was removed or revoked.
+    """
+    named = db.execute(
+        "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
+        " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
+        " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
+        " AND revoked_ms IS NULL)",
+        {"account": account, "id": session_id, **attempt._asdict()},
+    )
+    if named.rowcount:
+        db.changed(Topic.SESSION, account, session_id)
+    return bool(named.rowcount)
+
+
+def clear_attempt(db: Database, account: str, session_id: str, internal_id: str) -> None:
+    """Remove an attempt from its row, unless its host has reported it."""
+    db.execute(
+        "UPDATE session SET internal_id=NULL, agent=NULL, host=''"
+        " WHERE account=:account AND id=:id AND internal_id=:attempt AND NOT confirmed",
+        {"account": account, "id": session_id, "attempt": internal_id},
+    )
+    db.changed(Topic.SESSION, account, session_id)
+
+
+def delete_start(db: Database, account: str, session_id: str, internal_id: str | None) -> None:
+    """Delete the row of a start unless it names another attempt, or its host has reported it."""
+    db.execute(
+        "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
+        " AND (internal_id IS NULL OR internal_id=:attempt)",
+        {"account": account, "id": session_id, "attempt": internal_id},
+    )
+    db.changed(Topic.SESSION, account, session_id)
+
+
+def drop_unattempted(db: Database) -> None:
+    """Free ids that a previous process reserved without an attempt."""
+    sql = "DELETE FROM session WHERE agent IS NULL RETURNING account, id"
+    for key in db.execute(sql).fetchall():
+        db.changed(Topic.SESSION, *key)
+
+
+# ---- reports and ends
+
+
+def write_report(
+    db: Database, internal_id: str, reported: Mapping[str, object], end_time: float | None
+) -> tuple[str, str]:
+    """Write the columns of a report; return the account and id of the row.
+
+    `end_time`: None while the session lives.
+    """
+    account, session_id = db.execute(
+        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"
+        " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
+        " exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms,"
+        " ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END,"
+        " claim=CASE WHEN :ended THEN NULL ELSE claim END,"
+        " player_count=CASE WHEN :ended THEN 0 ELSE player_count END"
+        " WHERE internal_id=:internal_id RETURNING account, id",
+        {
+            **reported,
+            "end": to_ms(end_time),
+            "ended": end_time is not None,
+            "internal_id": internal_id,
+        },
+    ).fetchone()
+    if end_time is not None:
+        _remove_ended_parts(db, account, session_id)
+    db.changed(Topic.SESSION, account, session_id)
+    return account, session_id
+
+
+def end_row(
+    db: Database, agent: str, internal_id: str, *, reason: EndReason, now: float
+) -> tuple[str, str] | None:
+    """End a live session of an agent, as exited only if it was stopped.
+
+    Returns its account and id, None if there is no such session.
+    """
+    row = db.execute(
+        "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL,"
+        " player_count=0 WHERE internal_id=:internal_id AND agent=:agent"
+        " AND ended_ms IS NULL RETURNING account, id",
+        {
+            "state": State.EXITED if reason is EndReason.STOPPED else State.DEAD,
+            "now": to_ms(now),
+            "reason": reason,
+            "internal_id": internal_id,
+            "agent": agent,
+        },
+    ).fetchone()
+    if row is None:
+        return None
+    account, session_id = row
+    _remove_ended_parts(db, account, session_id)
+    db.changed(Topic.SESSION, account, session_id)
+    return account, session_id
+
+
+def _remove_ended_parts(db: Database, account: str, session_id: str) -> None:
+    """Remove what only a live session has: its labels for searches, and its players."""
+    remove_labels(db, account, session_id)
+    values = {"account": account, "id": session_id}
+    db.execute("DELETE FROM player WHERE account=:account AND session=:id", values)
+
+
+def mark_to_stop(
+    db: Database, account: str, session_id: str, *, now: float, columns: str
+) -> tuple[Any, ...] | None:
+    """Set the stop mark of a live session; return these columns, None if no live one has the id.
+
+    An earlier mark stays.
+    """
+    row: tuple[Any, ...] | None = db.execute(
+        "UPDATE session SET stop_requested_ms = coalesce(stop_requested_ms, :now)"  # noqa: S608
+        f" WHERE account=:account AND id=:id AND ended_ms IS NULL RETURNING {columns}",
+        {"account": account, "id": session_id, "now": to_ms(now)},
+    ).fetchone()
+    if row is not None:
+        db.changed(Topic.SESSION, account, session_id)
+    return row
+
+
+# ---- players
+
+
+def count_players(db: Database, account: str, session_id: str, change: int) -> None:
+    """Change the number of players, and the highest number of this run."""
+    db.execute(
+        "UPDATE session SET player_count = player_count + :change,"
+        " most_players = CASE WHEN most_players < player_count + :change"
+        " THEN player_count + :change ELSE most_players END"
+        " WHERE account=:account AND id=:session",
+        {"change": change, "account": account, "session": session_id},
+    )
+    db.changed(Topic.SESSION, account, session_id)
+
+
+def end_run(db: Database, account: str, session_id: str, *, removed: int, earlier: str) -> None:
+    """Begin a run without `removed` players; `earlier` has the numbers of earlier runs as JSON."""
+    db.execute(
+        "UPDATE session SET player_count = player_count - :removed,"
+        " most_players = player_count - :removed, earlier_players = :earlier"
+        " WHERE account=:account AND id=:session",
+        {"removed": removed, "earlier": earlier, "account": account, "session": session_id},
+    )
+    db.changed(Topic.SESSION, account, session_id)
+
+
+# ---- removal after the end
+
+
+def remove_sessions(db: Database, condition: str, value: int | str) -> int:
+    """Remove a portion of sessions by a condition on `:value`; return how many.
+
+    Players count as rows, but a session is removed with all of its own.
+    """
+    sql = f"SELECT number, 1 + player_count FROM session WHERE {condition} LIMIT :portion"  # noqa: S608
+    chosen: list[int] = []
+    rows = 0
+    for number, its_rows in db.execute(sql, {"value": value, "portion": PORTION}).fetchall():
+        rows += its_rows
+        if chosen and rows > PORTION:
+            break
+        chosen.append(number)
+    return _remove_numbered(db, chosen, "TRUE")
+
+
+def remove_numbers(db: Database, numbers: Collection[int]) -> int:
+    """Remove ended sessions by their numbers; return how many. They have no players."""
+    return _remove_numbered(db, numbers, "ended_ms IS NOT NULL")
+
+
+def _remove_numbered(db: Database, numbers: Collection[int], condition: str) -> int:
+    removed = db.execute(
+        f"DELETE FROM session WHERE {condition} AND number {db.dialect.in_list('numbers')}"  # noqa: S608
+        " RETURNING account, id",
+        {"numbers": db.dialect.list_value([*numbers])},
+    ).fetchall()
+    for account, session_id in removed:
+        db.changed(Topic.SESSION, account, session_id)
+    return len(removed)
+
+
+def remove_ended(db: Database, before: float) -> int:
+    """Remove a portion of the sessions that ended before a time; return how many."""
+    return remove_sessions(db, "ended_ms < :value ORDER BY ended_ms", to_ms(before))

@@ -1,0 +1,36 @@
+"""Which reports of agents are in rows: see `Written`."""
+
+import json
+from collections.abc import Sequence
+
+from controlplane.domain.hosts.written import Written
+from controlplane.storage.engine.database import Database
+
+
+def note_written(db: Database, agent: str, written: Written) -> None:
+    """Write which reports of a host are in rows.
+
+    Only a later process reads it, so that no change is noted.
+    """
+    db.execute(
+        "UPDATE agent SET written_incarnation=:incarnation, written_sequence=:sequence"
+        " WHERE name=:agent",
+        {"agent": agent, **written._asdict()},
+    )
+
+
+def unchanged_since_written(db: Database, agent: str, ids: Sequence[str]) -> set[str]:
+    """Return which live sessions of an agent have rows with a report, and are to go on.
+
+    They are read in one step, since each step of SQLite waits for the interpreter lock.
+    """
+    dialect = db.dialect
+    [rows] = db.execute(
+        f"SELECT {dialect.rows_as_json('internal_id', ())} FROM session"  # noqa: S608
+        " JOIN agent ON agent.name = session.agent"
+        f" WHERE internal_id {dialect.in_list('ids')}"
+        f" AND {dialect.without_index('agent')}=:agent AND {dialect.without_index('ended_ms')}"
+        " IS NULL AND confirmed AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
+        {"ids": dialect.list_value(ids), "agent": agent},
+    ).fetchone()
+    return {internal_id for [internal_id] in json.loads(rows)}

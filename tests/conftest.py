@@ -8,6 +8,7 @@ from hypothesis import settings
 
 from tests.demo_game import Image
 from tests.support.harness import Registry
+from tests.support.leftovers import end_leftovers
 from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
@@ -26,8 +27,9 @@ settings.load_profile("without deadline")
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[Path]:
-    """The unix socket of the machine's Docker Engine."""
+    """The unix socket of the machine's Docker Engine, without what killed runs have left on it."""
     with DockerEngine() as engine:
+        end_leftovers(engine.socket)
         yield engine.socket
 
 

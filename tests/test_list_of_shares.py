@@ -1,7 +1,6 @@
 """Everything that an account or a host can hold or fill is on the list of operations.md.
 
-A new slot, queue, room or table that is on no list fails a test here, and each entry names the
-test that shows its bound.
+A new slot, queue, room or table that is on no list fails here. Each entry names its bound's test.
 """
 
 import ast
@@ -17,13 +16,10 @@ from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs" / "operations.md"
 PROGRAMS = ("agent", "controlplane")
-MAKERS = {
+QUEUES = {"FairQueue", "LifoQueue", "PriorityQueue", "Queue"}
+MAKERS = QUEUES | {
     "ByteRoom",
-    "FairQueue",
     "FairSlots",
-    "LifoQueue",
-    "PriorityQueue",
-    "Queue",
     "Semaphore",
     "SpoolRoom",
     "StartSlots",
@@ -44,21 +40,22 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"controlplane/http/gate.py"}, {"test_caps_count_open_connections_and_close_further_ones"}
     ),
     "requests that are processed": Held(
-        {"controlplane/http/request_slots.py"},
+        {"controlplane/admission/request_slots.py"},
         {
             "test_requests_of_an_account_beyond_its_slots_wait",
             "test_fewer_are_worked_on_while_others_call",
         },
     ),
     "bytes of request bodies": Held(
-        {"controlplane/http/byte_room.py", "controlplane/http/listeners.py"},
+        {"controlplane/admission/byte_room.py", "controlplane/http/listeners.py"},
         {"test_unfinished_bodies_take_half_of_the_room_at_most"},
     ),
     "bytes of responses that wait for their readers": Held(
-        {"controlplane/http/byte_room.py"}, {"test_unread_responses_take_half_of_the_room_at_most"}
+        {"controlplane/admission/byte_room.py"},
+        {"test_unread_responses_take_half_of_the_room_at_most"},
     ),
     "turns of the database": Held(
-        {"controlplane/storage/engine/store.py"},
+        {"controlplane/storage/engine/worker.py"},
         {"test_requests_queue_at_the_database_as_their_accounts"},
     ),
     "starts that wait for a slot": Held(
@@ -66,11 +63,16 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"test_starts_beyond_a_share_of_the_queue_are_refused_at_once"},
     ),
     "start slots of hosts": Held(
-        {"controlplane/domain/placement.py", "controlplane/fleet/host/state.py"},
+        {
+            "controlplane/domain/placement/placement.py",
+            "controlplane/fleet/host/facts.py",
+            "controlplane/fleet/host/start_slots.py",
+        },
         {"test_starts_of_a_slow_image_leave_start_slots_to_other_accounts"},
     ),
     "rate of starts": Held(
-        {"controlplane/domain/start_rate.py"}, {"test_burst_passes_and_retry_after_is_accurate"}
+        {"controlplane/domain/access/start_rate.py"},
+        {"test_burst_passes_and_retry_after_is_accurate"},
     ),
     "waits of `Prefer: wait=ready`": Held(
         {"controlplane/sessions/wait_ready.py"}, {"test_answers_at_once_beyond_the_share_of_waits"}
@@ -133,8 +135,8 @@ CONTROL_PLANE: Mapping[str, Held] = {
     "rows of the audit log": Held(
         {"event"}, {"test_oldest_audit_entries_of_the_account_are_removed"}
     ),
-    "rows of starts that a host did not answer": Held(
-        {"unanswered"}, {"test_at_most_three_hosts_that_do_not_answer_are_tried"}
+    "rows of stop orders": Held(
+        {"stop_order"}, {"test_confirmed_order_without_a_row_is_kept_as_long_as_an_ended_session"}
     ),
     "tokens": Held(
         {"token"},
@@ -144,7 +146,7 @@ CONTROL_PLANE: Mapping[str, Held] = {
         },
     ),
     "applications, warm pools": Held(
-        {"application", "warm_pool"},
+        {"application", "application_region", "warm_pool"},
         {"test_applications_of_an_account_are_limited", "test_pools_of_an_account_are_limited"},
     ),
     "enabled tags": Held(
@@ -165,7 +167,7 @@ HOST: Mapping[str, Held] = {
         {"test_one_account_holds_at_most_half_of_the_slots"},
     ),
     "prepared containers": Held(
-        {"agent/domain/preparation.py"},
+        {"agent/domain/kept/preparation.py"},
         {
             "test_account_alone_has_at_most_half",
             "test_each_shape_gets_its_first_before_any_gets_its_second",
@@ -208,7 +210,7 @@ HOST: Mapping[str, Held] = {
         },
     ),
     "output of games": Held(
-        {"agent/domain/log_rate.py"},
+        {"agent/domain/sessions/log_rate.py"},
         {
             "test_flood_ends_with_a_reason_of_its_own",
             "test_account_with_many_sessions_within_the_limits_is_held_to_its_share",
@@ -218,7 +220,8 @@ HOST: Mapping[str, Held] = {
         {"agent/limits/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}
     ),
     "containers and logs of ended sessions": Held(
-        {"agent/state/retention.py"}, {"test_flood_from_one_account_evicts_nothing_of_another"}
+        {"agent/domain/sessions/retention.py"},
+        {"test_flood_from_one_account_evicts_nothing_of_another"},
     ),
     "calls to the engine": Held(
         {"agent/docker/calls.py", "agent/docker/listing.py", "agent/reconciliation/reconciler.py"},
@@ -263,8 +266,7 @@ def called_in(path: Path) -> Iterator[str]:
 
 def tables() -> set[str]:
     """Return the tables of the control plane's database."""
-    text = "\n".join(map(str, MIGRATIONS))
-    return set(re.findall(r"CREATE TABLE (\w+)", text))
+    return set(re.findall(r"CREATE TABLE (\w+)", "\n".join(map(str, MIGRATIONS))))
 
 
 @pytest.mark.parametrize(

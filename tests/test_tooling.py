@@ -13,15 +13,20 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, copy_sources
-from tests.support.real_engine import remove_traces
+from tests.support.leftovers import end_leftovers
+from tests.support.private_network import PrivateNetwork
+from tests.support.real_engine import SOCKET, remove_traces
 from tests.support.real_parts_policy import MARKERS
+from tests.up import main as up_command
 
 
 def run(*command: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -272,9 +277,10 @@ def test_a_service_gets_a_python_that_its_user_may_run(tmp_path: Path) -> None:
 
 def test_ci_ends_with_the_summary_of_pytest_also_when_tests_fail(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
-    for script in ("prerequisites", "engine"):
-        (tmp_path / ".ci" / script).symlink_to("/bin/true")
+    for program in (".ci/prerequisites", ".ci/engine", ".venv/bin/python"):
+        (tmp_path / program).symlink_to("/bin/true")
     summary = "===== 1 failed, 2 passed in 0.12s ====="
     rules = f"demo lint:;\ntest:\n\t@echo '{summary}'; exit 1\ntest-ci:\n\t@echo not reached\n"
     (tmp_path / "Makefile").write_text(rules)
@@ -322,18 +328,8 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
     assert made.returncode == 0, made.stderr
     dev_json = clone / ".tiltyard" / "dev.json"
     # Not below tmp_path: the path of a unix socket has at most 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="up-") as temporary, (clone / "log").open("wb") as log:
-        up = subprocess.Popen(
-            [sys.executable, "-m", "tests.up"],
-            cwd=clone,
-            env={**os.environ, "TMPDIR": temporary},
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            while not dev_json.exists():
-                assert up.poll() is None, (clone / "log").read_text()
-                time.sleep(0.1)
+    with tempfile.TemporaryDirectory(prefix="up-") as temporary:
+        with deployment_of(clone, temporary) as up:
             shown = json.loads(dev_json.read_text())
             assert stat.S_IMODE(dev_json.stat().st_mode) == 0o600
             use(shown)
@@ -342,16 +338,78 @@ def test_make_up_serves_until_a_signal_and_leaves_nothing(
             else:
                 up.send_signal(number)
             assert up.wait(60) == (number is signal.SIGKILL), (clone / "log").read_text()
-        finally:
-            up.kill()
-            up.wait()
         assert not dev_json.exists()
         assert list(Path(temporary).iterdir()) == []
         assert processes_of(temporary) == []
     assert remove_traces(docker_engine, shown["registry"]["address"]) == []
 
 
-def use(shown: dict[str, Any]) -> None:
+@pytest.fixture
+def private_network() -> Iterator[PrivateNetwork]:
+    with PrivateNetwork.made() as network:
+        yield network
+
+
+@contextlib.contextmanager
+def deployment_of(
+    clone: Path, temporary: str, *arguments: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run what `make up` runs, until it serves, and kill it in the end."""
+    with (clone / "log").open("wb") as log:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "tests.up", *arguments],
+            cwd=clone,
+            env={**os.environ, "TMPDIR": temporary},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            while not (clone / ".tiltyard" / "dev.json").exists():
+                assert up.poll() is None, (clone / "log").read_text()
+                time.sleep(0.1)
+            yield up
+        finally:
+            up.kill()
+            up.wait()
+            end_leftovers(SOCKET, Path(temporary))
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.docker
+@pytest.mark.registry
+@pytest.mark.usefixtures("docker_engine")
+def test_games_of_make_up_are_played_from_another_network(
+    clone: Path, private_network: PrivateNetwork
+) -> None:
+    made = run("make", INIT, cwd=clone)
+    assert made.returncode == 0, made.stderr
+    address = private_network.host_address
+    with (
+        tempfile.TemporaryDirectory(prefix="up-") as temporary,
+        deployment_of(clone, temporary, "--address", address) as up,
+    ):
+        shown = json.loads((clone / ".tiltyard" / "dev.json").read_text())
+        session = use(shown)
+        assert session["host"] == address
+        port = session["ports"][0]["host"]
+        player = (
+            f"from tests.demo_game.player import udp_round_trip as ask; ask({address!r}, {port})"
+        )
+        inside = ("ip", "netns", "exec", private_network.name)
+        subprocess.run([*inside, sys.executable, "-c", player], cwd=clone, check=True, timeout=60)
+        up.terminate()
+        assert up.wait(60) == 0, (clone / "log").read_text()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "0.0.0.0", "localhost", "::1"])
+def test_games_of_make_up_are_reached_at_an_address_of_this_machine(address: str) -> None:
+    found = CliRunner().invoke(up_command, ["--address", address])
+    assert found.exit_code == 2
+    assert "address" in found.output
+
+
+def use(shown: dict[str, Any]) -> dict[str, Any]:
     """Use a `make up` as a script would, and leave a session running."""
     assert sorted(shown) == sorted(
         [
@@ -372,6 +430,7 @@ def use(shown: dict[str, Any]) -> None:
     assert other.get("/session", all="true").expect(200).json() == {"sessions": []}
     other.get(f"/session/{made['id']}").expect(404)
     assert made["host"]
+    return dict(made)
 
 
 def processes_of(folder: str) -> list[str]:

@@ -1,14 +1,19 @@
 """`make up`: Tiltyard on this machine until SIGINT or SIGTERM, for scripts and for looking around.
 
-Writes `.tiltyard/dev.json` last, when everything serves, and removes it first.
+Writes `.tiltyard/dev.json` last, when everything serves, and removes it first. API and registry
+are on loopback; games are too, unless `--address` names another address of this machine.
 """
 
 import fcntl
 import json
+import socket
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import AddressValueError, IPv4Address
+
+import click
 
 from controlplane.state_dir.private_files import write_private
 from tests.support.deployment import (
@@ -20,7 +25,7 @@ from tests.support.deployment import (
     Steps,
     exit_on_signals,
 )
-from tests.support.harness import ROOT
+from tests.support.harness import LOOPBACK, ROOT
 
 FOLDER = ROOT / ".tiltyard"
 DEV_JSON = FOLDER / "dev.json"
@@ -74,23 +79,42 @@ def serve(deployment: Deployment) -> None:
         time.sleep(0.2)
 
 
-def main() -> int:
-    """Serve until a signal and return the exit code."""
+def address_of_this_machine(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """Return an address to which programs of this machine can bind; raises BadParameter."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(IPv4Address(value)), 0))
+    except (AddressValueError, OSError):
+        raise click.BadParameter(f"{value} is not an IPv4 address of this machine") from None
+    if IPv4Address(value).is_unspecified:
+        raise click.BadParameter("name the one address that players use")
+    return value
+
+
+@click.command()
+@click.option(
+    "--address",
+    default=LOOPBACK,
+    show_default=True,
+    callback=address_of_this_machine,
+    help="Address of this machine at which the games can be reached.",
+)
+def main(address: str) -> None:
+    """Serve until a signal."""
     exit_on_signals(0)
     steps = Steps()
     try:
         with (
             alone(),
-            Deployment(steps, prepared=PREPARED) as deployment,
+            Deployment(steps, prepared=PREPARED, address=address) as deployment,
             announced(dev_json(deployment)),
         ):
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")
             with steps.step("serving"):
                 serve(deployment)
     except StepFailedError:
-        return 1
-    return 0
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -14,13 +14,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from agent.domain.engine import LABEL_SESSION, Container, Start
+from agent.domain.containers.engine import LABEL_SESSION, Container, Start
 from agent.kernel.clock import SystemHostClock
 from agent.state.drain import DrainOrder
 from tests.support.agent.pools import a_claim, a_pool, ready
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.served import served
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason
 
 STARTS = 4

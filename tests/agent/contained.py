@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.sessions.life import Life
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec, an_id

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.network.tls_ports import TlsPorts
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.state.drain import DrainOrder
@@ -21,8 +21,8 @@ from tests.support.agent.hosts import pulled
 from tests.support.agent.pools import POOL, a_pool, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import WholeAgent, served
-from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock, until_idle
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import Identity, PortRequest, PreparedShape, Protocol, State
 
 FIRST = "11111111-0000-4000-8000-000000000000"
@@ -103,7 +103,7 @@ async def test_distinguishes_standbys_from_sessions(
     rows = {row[0]: row[1] for row in cells(await host.ok("sessions"))}
     for each in (first, second):
         assert rows[each.internal_id] == "standby, running, not ready"
-    engine.bind(container_name(first.internal_id))
+    engine.find(container_name(first.internal_id)).bind()
     await clock.advance(2)
     lines = dict(cells(await host.ok("status")))
     assert lines["sessions"] == "1 live, 997 more by max_sessions"
@@ -212,7 +212,7 @@ async def test_escapes_control_characters_of_logs_on_a_terminal(
 
 async def test_writes_artifact_to_standard_output(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
-    engine.put_file(container_name(FIRST), "/save/a", b"saved")
+    engine.find(container_name(FIRST)).put_file("/save/a", b"saved")
     early = await host.run("artifact", "m1", "/save/a")
     assert early.exit_code == 1
     assert early.stderr.startswith("tiltyard-agent: SESSION_LIVE: ")
@@ -227,7 +227,7 @@ async def test_writes_artifact_to_standard_output(host: WholeAgent, engine: Fake
 
 
 async def test_images_show_number_of_sessions(host: WholeAgent, engine: FakeEngine) -> None:
-    engine.registry.add(OTHER)
+    engine.image_store.registry.add(OTHER)
     await pulled(host.daemon.images, OTHER)
     for internal_id in (FIRST, SECOND):
         await host.sessions.start(internal_id, named(internal_id))
@@ -249,8 +249,8 @@ async def test_images_show_number_of_sessions(host: WholeAgent, engine: FakeEngi
 
 async def test_lists_pulls_and_removed_images(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1"))
-    engine.lose_image(IMAGE)
-    engine.registry.add(OTHER)
+    engine.image_store.lose(IMAGE)
+    engine.image_store.registry.add(OTHER)
     engine.hold("pull")
     images = host.daemon.images
     pull = asyncio.create_task(pulled(images, OTHER), name="pull")

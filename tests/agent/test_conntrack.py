@@ -18,7 +18,7 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from agent.domain.session import Port
+from agent.domain.sessions.session import Port
 from agent.network import conntrack
 from tiltyard.contract import Protocol
 
@@ -149,8 +149,23 @@ def test_deletes_only_udp_flows_to_the_ports(
         assert flows() == (STALE | OTHERS) - gone
         conntrack.forget_by(asked, [*conntrack.flows_of(PORT - 1), *FLOWS])
     assert flows() == OTHERS
-    conntrack.forget_flows(conntrack.flows_of(PORT + 1))
+    forget(conntrack.flows_of(PORT + 1))
     assert flows() == {flow for flow in OTHERS if flow[3] != PORT + 1}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("lists_all", [False, True, None])
+@apart
+def test_deletes_only_flows_translated_to_a_port(*, lists_all: bool | None) -> None:
+    know_flows()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+        asked: Any = kernel
+        if lists_all is not None:
+            asked = OlderKernel(kernel, lists_all=lists_all)
+        conntrack.forget_by(asked, [conntrack.translated_flows(30001)])
+        assert flows() == STALE | OTHERS
+        conntrack.forget_by(asked, [conntrack.translated_flows(30000)])
+    assert flows() == (STALE | OTHERS) - {MASQUERADED}
 
 
 @pytest.mark.root
@@ -190,7 +205,12 @@ def test_raises_without_capability() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     assert libc.capset(header, none) == 0, os.strerror(ctypes.get_errno())
     with pytest.raises(PermissionError):
-        conntrack.forget_flows(FLOWS)
+        forget(FLOWS)
+
+
+def forget(flows: list[conntrack.Flows]) -> None:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+        conntrack.forget_by(kernel, flows)
 
 
 @pytest.fixture
@@ -204,7 +224,7 @@ async def test_flushes_only_udp_ports_and_starts_that_wait_share_one_list(
     flushing: conntrack.Conntrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[conntrack.Flows]] = []
-    monkeypatch.setattr(conntrack, "forget_flows", asked.append)
+    monkeypatch.setattr(conntrack, "forget_by", lambda _, flows: asked.append(flows))
     await flushing.forget([TCP])
     await flushing.forget([])
     twice = [Port(1, Protocol.UDP, 20002), Port(2, Protocol.UDP, 20002)]
@@ -224,11 +244,11 @@ async def test_failures_are_counted_and_logged_once(
 ) -> None:
     outcomes: list[OSError | None] = [REFUSED, REFUSED, None]
 
-    def forget(_: list[conntrack.Flows]) -> None:
+    def forget(*_: object) -> None:
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
 
-    monkeypatch.setattr(conntrack, "forget_flows", forget)
+    monkeypatch.setattr(conntrack, "forget_by", forget)
     caplog.set_level(logging.WARNING)
     assert flushing.warnings == ()
     await flushing.forget([UDP])
@@ -249,12 +269,12 @@ async def test_unresponsive_kernel_delays_a_start_only_briefly(
     let_go = threading.Event()
     ended = threading.Event()
 
-    def hang(_: list[conntrack.Flows]) -> None:
+    def hang(*_: object) -> None:
         let_go.wait()
         ended.set()
         raise REFUSED
 
-    monkeypatch.setattr(conntrack, "forget_flows", hang)
+    monkeypatch.setattr(conntrack, "forget_by", hang)
     monkeypatch.setattr(conntrack, "WAIT_SECONDS", 0.01)
     await flushing.forget([UDP])
     assert flushing.failures == 1

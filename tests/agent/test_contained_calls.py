@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Port
+from agent.domain.sessions.session import Port
 from agent.images.images import Images
 from agent.network import conntrack
 from agent.network.conntrack import Conntrack
@@ -33,7 +33,7 @@ LOCAL: Any = SimpleNamespace(
 async def test_error_during_a_pull(agent: Agent, fails: Any) -> None:
     odd = IMAGE.replace("a" * 64, "b" * 64)
     other = IMAGE.replace("a" * 64, "c" * 64)
-    agent.engine.registry |= {odd, other}
+    agent.engine.image_store.registry |= {odd, other}
     fails(Images, "_fetch", odd)
     with pytest.raises(RuntimeError):
         await pulled(agent.images, odd)
@@ -109,10 +109,10 @@ async def test_error_about_one_session_json_of_a_batch(agent: Agent, fails: Any)
 async def test_error_about_the_flows_of_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flows of other starts are in the same batch."""
 
-    def failing(_flows: object) -> None:
+    def failing(*_: object) -> None:
         raise RuntimeError("as scripted")
 
-    monkeypatch.setattr(conntrack, "forget_flows", failing)
+    monkeypatch.setattr(conntrack, "forget_by", failing)
     flows = Conntrack()
     await flows.forget([Port(7777, Protocol.UDP, 20000)])
     assert flows.failures == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain import runs
+from agent.domain.containers import runs
 from agent.domain.errors import AgentError
 from agent.metrics.instruments import Metrics
 from agent.reconciliation.recovery import Recovery

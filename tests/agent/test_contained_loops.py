@@ -17,7 +17,7 @@ from tests.support.agent.hosts import Agent
 from tests.support.agent.pools import OTHER, POOL, a_pool, kept_full
 from tests.support.agent.samples import an_id
 from tests.support.agent.tls_served import echo, is_echoed, serving
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.tasks import running
 from tiltyard.contract import EndReason
 
@@ -45,7 +45,7 @@ async def test_error_while_the_disk_use_of_a_session_is_measured(agent: Agent, f
     first = await started(agent, disk_bytes=1000)
     second = await started(agent, "other", disk_bytes=1000)
     for session in (first, second):
-        agent.engine.write_files(session.container, 2000)
+        agent.engine.find(session.container).written = 2000
     failed = fails(FakeEngine, "written_bytes", first.container)
     async with running(DiskLimits(agent.runtime, agent.reservations.disks, agent.sessions).run()):
         await agent.clock.advance(2 * LOOK_SECONDS)

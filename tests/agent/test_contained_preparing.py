@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.demands import Demands
+from agent.domain.kept.demands import Demands
 from agent.sessions import containers
 from agent.state.record import Records
 from tests.agent.contained import SCRIPTED, started
@@ -12,7 +12,7 @@ from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Host
 from tests.support.agent.keeping import kept_prepared
 from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason, State, shape_key
 
 ACME = a_shape()

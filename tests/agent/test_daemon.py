@@ -20,7 +20,8 @@ from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import all_ports_free, until
 from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import WholeAgent
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tests.support.service_manager import a_manager
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -66,7 +67,7 @@ async def _host(stub: Any) -> Any:
 @pytest.fixture
 def engine() -> FakeEngine:
     engine = FakeEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     return engine
 
 

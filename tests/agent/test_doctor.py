@@ -41,7 +41,8 @@ from tests.support.agent.scripted_engine import INFO, ScriptedEngine, says
 from tests.support.agent.served import served
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port, to_toml
 from tiltyard.contract import NetworkMode, PortRequest, Protocol
 from tiltyard.runtime.settings import EXIT_CONFIG

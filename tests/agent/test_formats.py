@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.domain.errors import SessionStoppedError
-from agent.domain.session import Claim, Deadline, Drain
+from agent.domain.sessions.session import Claim, Deadline, Drain
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import check
 from agent.state.drain import DrainOrder
@@ -40,7 +40,8 @@ from tests.agent.writing import (
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import an_agent, until_sealed
 from tests.support.agent.samples import a_container_spec, a_spec
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.settings import EXIT_CONFIG
 
@@ -118,7 +119,7 @@ async def _put_back(written: Path, engine: FakeEngine) -> None:
     label = (written / "label.json").read_text()
     for path in sorted((written / "state" / "sessions").glob("*/record.json")):
         session = SESSIONS.validate_json(path.read_bytes())
-        engine.add_image(session.spec.image)
+        engine.image_store.add(session.spec.image)
         spec = a_container_spec(
             internal_id=session.prepared or session.internal_id,
             prepared=bool(session.prepared),

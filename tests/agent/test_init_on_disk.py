@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.init.binary import init_program
 from agent.state import init_programs
 from tests.support.agent.hosts import until
 from tests.support.agent.samples import IMAGE, a_container_spec, a_spec, an_id
 from tests.support.agent.served import WholeAgent
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 
 OTHER = "1" * 64  # Of an older agent
 
 
 def _agent(tmp_path: Path) -> WholeAgent:
     engine = FakeEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     return WholeAgent(tmp_path, "a", engine=engine)
 
 

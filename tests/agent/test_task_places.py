@@ -12,7 +12,7 @@ import pytest
 from tests.support.agent.hosts import until
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import WholeAgent
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -26,11 +26,16 @@ LOOPS = {
     "prepared": ("agent.sessions.prepared_containers", "PreparedContainers.run"),
     "usage": ("agent.kernel.usage", "UsageMeter.run"),
     "disk-limits": ("agent.limits.disk_limits", "DiskLimits.run"),
+    "kernel-limits": ("agent.limits.kernel_limits", "KeptLimits.run"),
     "log-limits": ("agent.limits.log_limits", "LogLimits.run"),
     "tls-ports": ("agent.network.tls_ports", "TlsPorts.run"),
+    "source-translation": (
+        "agent.network.source_translation",
+        "SourceTranslation.run",
+    ),
     "watchdog": ("tiltyard.runtime.systemd", "Notifier.beat"),
     "deadlines": ("agent.sessions.manager", "SessionManager.keep_deadlines"),
-    "loop-lag": ("tiltyard.runtime.loop_lag", "watch"),
+    "loop-lag": ("tiltyard.runtime.metrics.loop_lag", "watch"),
     "metrics": ("agent.metrics_endpoint.listener", "MetricsListener.run"),
     "tls-server": ("agent.rpc.tls_server", "TlsServer.run"),
     "firewall": ("agent.network.firewall_watch", "FirewallWatch.run"),
@@ -75,7 +80,7 @@ async def test_loop_of_the_daemon_runs_again_after_an_unexpected_error(
     monkeypatch.setattr(owner, attribute, failing)
     monkeypatch.setattr("agent.app.daemon.LOOP_PAUSE_SECONDS", 0.01)
     engine = FakeEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     agent = WholeAgent(tmp_path, "a", engine=engine)
     settings = {
         "metrics_listen": f"127.0.0.1:{free_port()}",

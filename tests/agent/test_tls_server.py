@@ -19,7 +19,7 @@ from agent.rpc.tls_server import MAX_CONNECTIONS, NETWORK_OPTIONS, Certificates
 from tests.support.agent.hosts import until
 from tests.support.agent.served import WholeAgent
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.domain.engine import LABEL_RECORD, container_name
+from agent.domain.containers.engine import LABEL_RECORD, container_name
 from agent.domain.errors import SessionNotFoundError
-from agent.domain.session import Claim
+from agent.domain.sessions.session import Claim
 from agent.init.channel import FOLDER
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import make_request
@@ -22,7 +22,8 @@ from controlplane.pki.authority import Authority
 from tests.support.agent.hosts import Agent, an_agent, until_sealed
 from tests.support.agent.keeping import PREPARED, prepared_for
 from tests.support.agent.samples import IMAGE, a_spec
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason, SessionSpec, State
 
 BEGUN = 1_800_000_000.0
@@ -38,7 +39,7 @@ async def write(folder: Path) -> None:
     """Run a scenario in a folder, and leave `state` and the label there."""
     clock = FakeClock(BEGUN)
     engine = FakeEngine(clock)
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     async with an_agent(folder, engine, clock, prepared=PREPARED) as agent:
         await _play(agent)
         labels = (await engine.inspect(container_name(RUNNING))).labels

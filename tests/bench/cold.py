@@ -23,18 +23,15 @@ from tests.bench.docker_api import (
     remove,
     with_free_port,
 )
-from tests.bench.load import percentile
 from tests.bench.prepared import KEPT, SMALL, PreparedBench
 from tests.bench.process_use import CpuMeter, in_turn
 from tests.bench.report import Result
-from tests.bench.warm import claims_on_docker
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
 from tests.support.deployment import REGION, Deployment, Steps, application, enable_tag
 
 AT_ONCE = 40
 TIMES = 3
-CLAIMS = 20
 WIDTHS = (4, 8)  # Concurrent requests to Docker: the best number depends on the machine
 _WARM_UP = 2
 _Times = dict[str, list[tuple[float, float]]]
@@ -53,11 +50,9 @@ def measure(effort: int, steps: Steps) -> list[Result]:
             host, host_cpu = bench.one_by_one("host", rounds)
         with steps.step(f"cold, {at_once} at once"):
             parallel = bench.at_once(at_once, max(1, effort * TIMES // 100))
-        with steps.step("cold, claims of standbys on the same engine"):
-            claims = claims_on_docker(deployment, max(3, effort * CLAIMS // 100))
         with steps.step("cold, prepared containers"):
             prepared = PreparedBench(deployment, _application("bridge"), bench.body("bridge"))
-            few = prepared.measure(effort, percentile(claims.times, 50))
+            few = prepared.measure(effort)
         with steps.step(f"cold, {at_once} at once, {KEPT} prepared"):
             kept = partial(prepared.until_kept, max(2, effort * KEPT // 100))
             taken = bench.at_once(at_once, max(1, effort * TIMES // 100), kept)

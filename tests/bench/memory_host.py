@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from agent.app.daemon import Daemon
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 from agent.kernel.clock import SystemHostClock
 from agent.settings.model import load_config
 from tests.support.agent.hosts import all_ports_free
 from tests.support.fake_container import EveryImage
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import AgentProcess, to_toml
 from tests.support.real_engine import accepts
 
@@ -55,8 +55,8 @@ def main(config: str) -> None:
     """Serve until SIGTERM."""
     clock = SystemHostClock()
     engine = _Engine(clock)
-    engine.add_image(IMAGE)
-    engine.registry = EveryImage()
+    engine.image_store.add(IMAGE)
+    engine.image_store.registry = EveryImage()
     asyncio.run(Daemon(load_config(Path(config)), engine, clock, all_ports_free).run())
 
 

@@ -7,14 +7,14 @@ import statistics
 import time
 from dataclasses import replace
 
-from controlplane.domain.contract import HostReport, ImagesReported, WatchMessage
-from controlplane.domain.placement import Wanted
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import HostReport, ImagesReported, WatchMessage
+from controlplane.domain.placement.placement import Wanted
 from controlplane.fleet.fleet import Fleet
-from controlplane.storage.tables.fleet import AgentRow
 from tests.bench.process_use import in_turn
 from tests.bench.report import Result
 from tests.bench.simulated_agents import IMAGE
-from tests.unit.controlplane.domain.test_placement import HOST
+from tests.unit.controlplane.domain.placement.test_placement import HOST
 from tests.unit.controlplane.fleet.test_fleet import a_fleet
 from tiltyard.contract import PortRequest, Protocol, Resources
 from tiltyard.runtime.clock import SystemClock
@@ -36,7 +36,7 @@ def measure(effort: int) -> list[Result]:
     ways = {
         "few": lambda: _choice_us(few, 1, choices),
         "many": lambda: _choice_us(many, hosts // IN_A_REGION, choices),
-        "together": lambda: _choice_us(together, 1, 1),
+        "together": lambda: _choice_us(together, 1, choices),
     }
     times = in_turn(rounds, ways)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
@@ -54,7 +54,7 @@ def _choice_us(fleet: Fleet, regions: int, choices: int) -> float:
     for name in names:
         link = fleet.take_host(name, _POOL, _WANTED, internal_id="attempt", refused=frozenset())
         assert link is not None
-        link.give_back("attempt")
+        link.state.give_back("attempt")
     return (time.perf_counter() - begin) / choices * 1e6
 
 
@@ -63,13 +63,13 @@ def _a_fleet(hosts: int, in_a_region: int) -> Fleet:
     fleet = a_fleet(SystemClock())
     for number in range(hosts):
         name = f"host-{number}"
-        fleet.add(AgentRow(name, "unix:/a", _region(number // in_a_region), _POOL))
+        fleet.add(Agent(name, "unix:/a", _region(number // in_a_region), _POOL))
         link = fleet.host(name)
         assert link is not None
         images = ImagesReported((IMAGE,), first=True, last=True)
         for event in (images, _host(name, number % IN_A_REGION)):
-            link.apply(WatchMessage("", 1, event), 0.0)
-        link.reconciled = True
+            link.state.apply(WatchMessage("", 1, event), 0.0)
+        link.state.note_reconciled()
     return fleet
 
 

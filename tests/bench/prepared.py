@@ -16,20 +16,19 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
-import grpc
-
-from agent.domain.engine import LABEL_PREPARED, prepared_name
+from agent.domain.containers.engine import LABEL_PREPARED, prepared_name
 from tests.bench.docker_api import EngineConnection, call, create_and_start, remove
 from tests.bench.load import percentile
-from tests.bench.process_use import CpuMeter, in_turn, parent_pid, pss_bytes, relays_of
+from tests.bench.process_use import CpuMeter, in_turn, pss_of_containers
 from tests.bench.report import Result
+from tests.bench.warm import drop_standbys, keep_standbys, until_standbys_ready
 from tests.demo_game import UDP_PORT
 from tests.demo_game.player import udp_round_trip
+from tests.faults.real_host import stub_of
 from tests.faults.records import recorded_sessions
-from tests.support.deployment import REGION, Deployment, application, enable_tag
+from tests.support.deployment import APPLICATION, REGION, Deployment, application, enable_tag
 from tests.support.harness import free_port, wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.contract import shape_key
 
 PREPARED = 40  # The setting; the only account is kept half of them
@@ -39,14 +38,13 @@ CROWD = 300
 CROWD_ROUNDS = 20
 PORTS = 10
 APART_SECONDS = 0.05
+STANDBYS = 2  # Of which one is claimed at a time
 IDLE_SECONDS = 1.0  # Within which a preparation under way would end
 SMALL = {"cpu": 0.01, "ram": 8}  # A reservation of which a host has hundreds
 NAME_OF_TEN = "bench-prepared-ten"
-_WARM_UP = 2
 _AT_ONCE = 8  # Callers that start and stop a crowd
 _TIMEOUT = 300.0
 _POLL = 0.01
-_MB = 1e6
 
 
 @dataclass
@@ -88,22 +86,24 @@ class PreparedBench:
         enable_tag(self._client, NAME_OF_TEN, deployment.image.tag)
         self._keys = {each: self._key(each) for each in (name, NAME_OF_TEN)}
 
-    def measure(self, effort: int, claim_ms: float) -> list[Result]:
-        """Run all rounds. `claim_ms`: the median of claims with the same engine."""
-        rounds = max(3, effort * ROUNDS // 100)
+    def measure(self, effort: int) -> list[Result]:
+        """Run all rounds."""
         few = max(2, effort * CROWD_ROUNDS // 100)
         one = _Starts()
         run = _Starts()
         engine: list[float] = []
+        claims: list[float] = []
+        start = partial(self._start, self._name, one, self._until_201)
         ways: dict[str, Callable[[], object]] = {
-            "session": lambda: self._whole.measure(
-                lambda: self._start(self._name, one, self._until_201), 1
-            ),
+            "session": lambda: self._whole.measure(start, 1),
             "run": lambda: self._docker_run(run),
             "engine": lambda: engine.append(self._create_and_start()),
+            "claim": lambda: claims.append(self._claim()),
         }
         self.until_kept(1)
-        in_turn(rounds, ways, ready=lambda: self._until_kept(self._name, 1))
+        keep_standbys(self._client, STANDBYS)
+        in_turn(max(3, effort * ROUNDS // 100), ways, ready=self._until_ready)
+        drop_standbys(self._client)
         ten = self._starts(NAME_OF_TEN, few)
         second = self._second_starts(few)
         pss, proxies = self._pss(max(2, effort * KEPT // 100))
@@ -114,6 +114,7 @@ class PreparedBench:
         first = statistics.median(one.first_udp)
         replaced = statistics.median(one.replaced)
         started = statistics.median(engine)
+        claim_ms = statistics.median(claims)
         return [
             Result("cold.prepared.session_ms", p50, "ms"),
             Result("cold.prepared.p99_ms", p99, "ms"),
@@ -154,10 +155,9 @@ class PreparedBench:
 
     def _start(self, name: str, starts: _Starts, meter: CpuMeter | None = None) -> None:
         """Start and stop a session; `meter`: of the processor time until the 201."""
-        post = partial(self._post, name)
+        post = partial(self._timed_post, name)
         waiting = self._waiting()
-        begin = time.perf_counter()
-        made = post() if meter is None else meter.measure(post, 1)
+        made, ms = post() if meter is None else meter.measure(post, 1)
         started = time.perf_counter()
         try:
             udp_round_trip(made["host"], made["ports"][0]["host"])
@@ -168,9 +168,15 @@ class PreparedBench:
             replaced = time.perf_counter()
         finally:
             self._client.delete_session(made["id"]).expect(204)
-        starts.session.append((started - begin) * 1000)
-        starts.first_udp.append((answered - begin) * 1000)
+        starts.session.append(ms)
+        starts.first_udp.append(ms + (answered - started) * 1000)
         starts.replaced.append((replaced - started) * 1000)
+
+    def _claim(self) -> float:
+        """Milliseconds of a claim, from its request to its 201 as of a start."""
+        made, ms = self._timed_post(APPLICATION)
+        self._client.delete_session(made["id"]).expect(204)
+        return ms
 
     def _second_starts(self, rounds: int) -> list[float]:
         """Milliseconds of starts that begin while another has begun 50 ms before."""
@@ -180,9 +186,8 @@ class PreparedBench:
             with ThreadPoolExecutor(1) as caller:
                 first = caller.submit(self._post, self._name)
                 time.sleep(APART_SECONDS)
-                begin = time.perf_counter()
-                second = self._post(self._name)
-                found.append((time.perf_counter() - begin) * 1000)
+                second, ms = self._timed_post(self._name)
+                found.append(ms)
                 made = [first.result(), second]
             for each in made:
                 self._client.delete_session(each["id"]).expect(204)
@@ -222,20 +227,30 @@ class PreparedBench:
                     answer.expect(204)
 
     def _can_start(self, name: str) -> bool:
-        body = {"location": REGION, "image": name}
-        answer = self._client.post("/session", body)
+        answer = self._client.post("/session", {"location": REGION, "image": name})
         if answer.status == HTTPStatus.CREATED:
             self._client.delete_session(answer.json()["id"]).expect(204)
         return answer.status == HTTPStatus.CREATED
 
     def _post(self, name: str) -> Any:
-        body = {"location": REGION, "image": name}
-        return self._client.post("/session", body).expect(201).json()
+        return self._timed_post(name)[0]
+
+    def _timed_post(self, name: str) -> tuple[Any, float]:
+        """Start a session; return it, and the milliseconds until its 201."""
+        begin = time.perf_counter()
+        answer = self._client.post("/session", {"location": REGION, "image": name})
+        taken = time.perf_counter() - begin
+        return answer.expect(201).json(), taken * 1000
 
     def _until_kept(self, name: str, count: int) -> None:
         """Wait until this number of containers of an application are kept."""
         what = f"{count} prepared containers of {name} were not kept"
         wait_until(lambda: self._kept(name) >= count, what, _TIMEOUT, poll=_POLL)
+
+    def _until_ready(self) -> None:
+        """Wait until a container of the application with one port, and all standbys are kept."""
+        until_standbys_ready(self._client, STANDBYS)
+        self._until_kept(self._name, 1)
 
     def _until_idle(self, name: str) -> None:
         """Wait until one of an application is kept and the engine prepares no others."""
@@ -247,11 +262,9 @@ class PreparedBench:
 
     def _kept(self, name: str) -> int:
         """The number of containers of an application that the agent keeps."""
-        with grpc.insecure_channel(self._agent.address) as channel:
-            stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
+        with stub_of(self._agent) as stub:
             host = stub.GetHost(pb.GetHostRequest(), timeout=_TIMEOUT).host
-        key = self._keys[name]
-        return sum(shape.kept for shape in host.prepared if shape.key == key)
+        return sum(shape.kept for shape in host.prepared if shape.key == self._keys[name])
 
     def _waiting(self) -> set[str]:
         """The ids of the prepared containers that no session has."""
@@ -276,16 +289,7 @@ class PreparedBench:
             waiting = self._waiting()
             all_found = [call(engine, "GET", f"/containers/{each}/json") for each in waiting]
         found = [each for each in all_found if len(each["HostConfig"]["PortBindings"] or {}) == 1]
-        inits = [int(each["State"]["Pid"]) for each in found]
-        ports = {
-            binding["HostPort"]
-            for each in found
-            for bindings in (each["HostConfig"]["PortBindings"] or {}).values()
-            for binding in bindings
-        }
-        relays = relays_of(ports)
-        pids = {*inits, *map(parent_pid, inits), *relays}
-        return sum(map(pss_bytes, pids)) / len(found) / _MB, bool(relays)
+        return pss_of_containers(found)
 
 
 def _cpu(name: str, meter: CpuMeter, goals: dict[str, float]) -> list[Result]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.support.leaks import resident_bytes
 
@@ -70,6 +70,20 @@ def pss_bytes(pid: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def pss_of_containers(found: Sequence[Mapping[str, Any]]) -> tuple[float, bool]:
+    """Return MB of one of these inspected containers; whether processes relay their ports."""
+    inits = [int(each["State"]["Pid"]) for each in found]
+    ports = {
+        binding["HostPort"]
+        for each in found
+        for bindings in (each["HostConfig"]["PortBindings"] or {}).values()
+        for binding in bindings
+    }
+    relays = relays_of(ports)
+    pids = {*inits, *map(parent_pid, inits), *relays}
+    return sum(map(pss_bytes, pids)) / len(found) / 1e6, bool(relays)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.bench.baseline import a_baseline
-from tests.bench.load import Ask, run_load, whole_body
+from tests.bench.load import Ask, run_load
+from tests.bench.load_process import whole_body
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: x\r\n"
 

@@ -119,14 +119,14 @@ class _Fleet:
                 "claim": lambda: self._claim(callers, self.cpu, self.size),
                 "chain": lambda: run_load(least, chain, callers=callers),
             },
-            ready=lambda: _until_ready(self._client, self.size),
+            ready=lambda: until_standbys_ready(self._client, self.size),
         )
 
     def flushes(self, callers: int) -> Mapping[str, float]:
         """Return the flushes of each program per claim, as the median of three passes."""
         meter = FlushMeter(self._pids)
         for _ in range(3):
-            _until_ready(self._client, self.size)
+            until_standbys_ready(self._client, self.size)
             self._claim(callers, meter, self.size // TRACED)
         return {name: statistics.median(calls) for name, calls in meter.per_piece.items()}
 
@@ -156,29 +156,36 @@ def _a_fleet(deployment: Deployment, size: int) -> Iterator[_Fleet]:
         client.post("/application", application(ports=one_port)).expect(201)
         enable_tag(client, APPLICATION, deployment.image.tag)
         fleet = _Fleet(control_plane, hosts, size // HOSTS * HOSTS)
-        _keep(client, fleet.size)
+        keep_standbys(client, fleet.size)
         yield fleet
 
 
 def claims_on_docker(deployment: Deployment, size: int) -> Load:
     """Claim sequentially, while the host refills the pool."""
     client = deployment.client
-    _keep(client, size)
-    _until_ready(client, size)
+    keep_standbys(client, size)
+    until_standbys_ready(client, size)
     control_plane = deployment.control_plane
     token = control_plane.tokens["default"]
     load = run_load(control_plane.base_url, [_CLAIM] * size, callers=1, token=token)
-    client.request("DELETE", _POOL).expect(204)
+    drop_standbys(client)
     for reported in load.bodies:
         client.delete_session(json.loads(reported)["id"]).expect(204)
     return load
 
 
-def _keep(client: ApiClient, size: int) -> None:
+def keep_standbys(client: ApiClient, size: int) -> None:
+    """Keep standbys of the application."""
     client.put(_POOL, {"size": size}).expect(204)
 
 
-def _until_ready(client: ApiClient, size: int) -> None:
+def drop_standbys(client: ApiClient) -> None:
+    """Keep no standbys."""
+    client.request("DELETE", _POOL).expect(204)
+
+
+def until_standbys_ready(client: ApiClient, size: int) -> None:
+    """Wait until as many standbys can be claimed."""
     wait_until(
         lambda: client.get("/warm-pool").expect(200).json()["warmPools"][0]["ready"] >= size,
         "the pool was not full",

@@ -13,7 +13,7 @@ from tests.contract.images import pushed
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
 from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import CLOCK, served
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import Registry
 from tests.support.real_engine import remove_traces
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -60,7 +60,7 @@ async def docker_stage(
 @pytest.fixture
 def engine() -> FakeEngine:
     engine = FakeEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     return engine
 
 

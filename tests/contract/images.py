@@ -1,6 +1,7 @@
 """Images of the contract tests: one static program, pushed to a registry of this run."""
 
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -28,7 +29,9 @@ REFUSED = {
 """Why programs of the image cannot be executed, and the exit code of their containers."""
 
 
-def pushed(socket: Path, address: str, name: str, **settings: object) -> str:
+def pushed(
+    socket: Path, address: str, name: str, *, more: Sequence[Entry] = (), **settings: object
+) -> str:
     """Push an image, and pull it into the engine; its reference by digest.
 
     The engine keeps it until the registry's traces are removed. It is like none of another run
@@ -43,6 +46,7 @@ def pushed(socket: Path, address: str, name: str, **settings: object) -> str:
         Entry(b"payload", content=PAYLOAD),
         Entry(b"data/save.json", content=SAVE),
         Entry(b"unique", content=uuid.uuid4().bytes),
+        *more,
     ]
     config = {"Entrypoint": ["/program"], "User": "", **settings}
     image = push_image(address, name, entries=entries, config=config).reference

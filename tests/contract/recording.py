@@ -96,7 +96,7 @@ async def _play(whole: WholeBehind) -> None:
     containers = whole.engine.all
     for held in containers:
         whole.engine.write_log(held.name, b"one\n\xff two\n")
-        whole.engine.put_file(held.name, "/data/replay", b"replay")
+        whole.engine.find(held.name).put_file("/data/replay", b"replay")
     whole.engine.end(containers[2].name, 139)
     await whole.becomes("duel-3", "exited")
     assert (await whole.call("GET", "/logs?id=duel-2")).status == 200
@@ -115,6 +115,7 @@ async def _play_the_rest(address: str) -> None:
         await stub.GetHost(pb.GetHostRequest())
         sessions = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
         [live] = [each for each in sessions if each.state == pb.STATE_RUNNING]
+        await stub.GetBindings(pb.GetBindingsRequest(internal_id=live.internal_id))
         [listed] = [part async for part in stub.ListImages(pb.ListImagesRequest())]
         image = listed.images[0].image
         drain = pb.SetDrainRequest(revision=3, draining=True)

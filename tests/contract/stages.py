@@ -14,7 +14,7 @@ from typing import Any
 import docker
 
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import (
+from agent.domain.containers.engine import (
     LABEL_PREPARED,
     LABEL_SESSION,
     Container,
@@ -22,12 +22,12 @@ from agent.domain.engine import (
     ContainerStatus,
     Start,
 )
-from agent.domain.session import Port, Process
+from agent.domain.sessions.session import Port, Process
 from agent.init import binary
 from agent.init.channel import FOLDER, make_channel
 from tests.contract.images import PAYLOAD, REFUSED, SAVE
 from tests.support.agent.samples import a_container_spec
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
 from tiltyard.contract import Protocol, Resources
 
@@ -73,14 +73,14 @@ class FakeStage:
         self.engine.binds_at_once = False  # nor does the program on Docker
         images = self.images
         for image in (images.runs, images.no_user, images.bare, images.command):
-            self.engine.add_image(image)
+            self.engine.image_store.add(image)
             self.engine.programs[image] = (("/program",), ())
         self.engine.programs[images.bare] = ((), ())
         self.engine.programs[images.command] = (("/program",), ("silent",))
         for program, (cause, exit_code) in REFUSED.items():
             self.engine.cannot_execute[program] = (f"{program}: {cause}", exit_code)
         self.engine.cannot_start.add(self.images.no_user)
-        self.engine.registry.add(self.images.absent)
+        self.engine.image_store.registry.add(self.images.absent)
 
     async def end(self, container: Container) -> None:
         """Make the program end with EXIT_CODE."""
@@ -108,13 +108,13 @@ class FakeStage:
         self.engine.start_from_outside(container.container)
 
     async def write_file(self, container: Container, size: int) -> None:
-        self.engine.write_files(container.container, size)
+        self.engine.find(container.container).written = size
 
     @contextlib.contextmanager
     def occupied(self, protocol: Protocol) -> Iterator[int]:
-        self.engine.occupy(protocol.value, 20_000)
+        self.engine.ports.occupy(protocol.value, 20_000)
         yield 20_000
-        self.engine.vacate(protocol.value, 20_000)
+        self.engine.ports.vacate(protocol.value, 20_000)
 
 
 @dataclass
@@ -227,7 +227,7 @@ async def created(stage: Stage, **changes: object) -> Container:
     """A container that has never run."""
     container = await stage.engine.create(await spec(stage, **changes))
     if isinstance(stage.engine, FakeEngine):
-        stage.engine.put_file(container, "/data/save.json", SAVE)
+        stage.engine.find(container).put_file("/data/save.json", SAVE)
     return await stage.engine.inspect(container)
 
 

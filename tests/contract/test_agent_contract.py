@@ -12,13 +12,13 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from tests.contract.test_agent_service import DEADLINE, POOL, pool_request, refused, start_request
 from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
 from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
 
@@ -36,12 +36,14 @@ class Side:
     known: dict[str, pb.Session] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
     """The starts that the host's numbers include, by what it said before it reported them."""
+    incarnation: str = ""
     watched: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def follow(self) -> None:
         async for message in self.stub.Watch(pb.WatchRequest()):
             async with self.changed:
+                self.incarnation = message.incarnation
                 for session in message.sessions.sessions:
                     self.known[session.internal_id] = session
                 self.counted |= set(message.host.starting)
@@ -115,14 +117,18 @@ async def _fake(folder: Path) -> AsyncIterator[Side]:
 @asynccontextmanager
 async def _daemon(folder: Path) -> AsyncIterator[Side]:
     engine = FakeEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     async with (
         served(folder, engine, CLOCK) as agent,
         grpc.aio.insecure_channel(f"unix:{agent.config.socket}") as channel,
     ):
         stub = agent_pb2_grpc.AgentServiceStub(channel)
         binds = partial(setattr, engine, "binds_at_once")
-        yield Side(stub, binds, lambda internal_id: engine.bind(container_name(internal_id)))
+
+        def bind(internal_id: str) -> None:
+            engine.find(container_name(internal_id)).bind()
+
+        yield Side(stub, binds, bind)
 
 
 def claim_request(standby: pb.Session, **identity: str) -> pb.Claim:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import Credentials
+from agent.domain.containers.engine import Credentials
 from tests.contract.test_agent_service import (
     DEADLINE,
     POOL,
@@ -17,9 +17,9 @@ from tests.contract.test_agent_service import (
     start_request,
 )
 from tests.support.agent.samples import IMAGE
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import PullProgress
+from tiltyard.images import PullProgress
 
 OTHER_IMAGE = "127.0.0.1:5000/other@sha256:" + "b" * 64
 
@@ -43,7 +43,7 @@ class LoginEngine(FakeEngine):
 @pytest.fixture
 def engine() -> LoginEngine:
     engine = LoginEngine()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     return engine
 
 
@@ -61,7 +61,7 @@ async def test_very_many_images_are_sent_in_parts(stub: Any, engine: FakeEngine)
         assert known == {IMAGE}
         many = {f"registry.example/{'r' * 60}/{n}@sha256:{n:064x}" for n in range(40_000)}
         for image in many:
-            engine.add_image(image)
+            engine.image_store.add(image)
         await stub.RemoveImage(pb.RemoveImageRequest(image=IMAGE))
         while IMAGE in known:  # the host may have looked at its images in between
             known, largest = await reported_images(watch)
@@ -90,7 +90,7 @@ async def reported_images(watch: Any) -> tuple[set[str], int]:
 
 
 async def test_a_pull_ends_when_the_image_has_come(stub: Any, engine: FakeEngine) -> None:
-    engine.registry.add(OTHER_IMAGE)
+    engine.image_store.registry.add(OTHER_IMAGE)
     messages = [each async for each in stub.PullImage(pb.PullImageRequest(image=OTHER_IMAGE))]
     assert [each.done for each in messages[:-1]] == [False] * (len(messages) - 1)
     assert messages[-1].done
@@ -98,14 +98,14 @@ async def test_a_pull_ends_when_the_image_has_come(stub: Any, engine: FakeEngine
 
 
 async def test_a_pull_has_the_login_that_was_sent(stub: Any, engine: LoginEngine) -> None:
-    engine.registry.add(OTHER_IMAGE)
+    engine.image_store.registry.add(OTHER_IMAGE)
     login = pb.RegistryCredentials(username="studio", password="secret")
     await ended(stub.PullImage(pb.PullImageRequest(image=OTHER_IMAGE, credentials=login)))
     assert engine.logins == [Credentials("studio", "secret")]
 
 
 async def test_a_pull_without_a_login_is_anonymous(stub: Any, engine: LoginEngine) -> None:
-    engine.registry.add(OTHER_IMAGE)
+    engine.image_store.registry.add(OTHER_IMAGE)
     await ended(stub.PullImage(pb.PullImageRequest(image=OTHER_IMAGE)))
     assert engine.logins == [None]
 

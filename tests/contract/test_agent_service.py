@@ -14,7 +14,7 @@ from agent.domain.errors import AgentError
 from agent.rpc.statuses import GRPC_CODES
 from tests.support.agent.claiming import claimed, reason_of
 from tests.support.agent.samples import IMAGE, an_id
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import ErrorReason
 
@@ -95,7 +95,7 @@ async def test_a_session_from_start_to_end(stub: Any, engine: FakeEngine) -> Non
     assert started.ports[0].host_port == 20000
     assert started.host == "192.0.2.1"
     engine.write_log(f"tiltyard-{started.internal_id}", b"hello\n")
-    engine.put_file(f"tiltyard-{started.internal_id}", "/data/save.json", b"{}")
+    engine.find(f"tiltyard-{started.internal_id}").put_file("/data/save.json", b"{}")
     fetch = pb.FetchArtifactRequest(internal_id=started.internal_id, path="/data/save.json")
     assert await refused(stub.FetchArtifact(fetch)) == "SESSION_LIVE"
     stop = pb.StopSessionRequest(internal_id=started.internal_id)
@@ -125,6 +125,20 @@ async def test_a_signal_that_asks_no_program_to_end_is_refused(stub: Any, signal
     assert (
         await refused(stub.StartSession(start_request(stop_signal=signal))) == "INVALID_ARGUMENT"
     )
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"pids": 15},
+        {"pids": 32_769},
+        {"shm_bytes": -1},
+    ],
+)
+async def test_a_limit_that_no_session_can_have_is_refused(
+    stub: Any, limit: dict[str, int]
+) -> None:
+    assert await refused(stub.StartSession(start_request(**limit))) == "INVALID_ARGUMENT"
 
 
 async def test_a_negative_grace_period_is_refused(stub: Any) -> None:
@@ -211,6 +225,11 @@ async def test_a_report_outlives_its_container(stub: Any, engine: FakeEngine) ->
             ]
         },
         {"ports": [pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_UDP, tls=True)]},
+        {
+            "ports": [
+                pb.PortRequest(container_port=1, protocol=pb.PROTOCOL_TCP, tls=True, same=True)
+            ]
+        },
     ],
     ids=lambda changes: f"{changes!s:.50}",
 )
@@ -293,9 +312,10 @@ async def test_a_claim_that_does_not_fit_is_refused(stub: Any, claim: pb.Claim) 
         ("StopSession", pb.StopSessionRequest),
         ("StreamLogs", pb.StreamLogsRequest),
         ("GetReport", pb.GetReportRequest),
+        ("GetBindings", pb.GetBindingsRequest),
         ("FetchArtifact", partial(pb.FetchArtifactRequest, path="/x")),
     ],
-    ids=["StopSession", "StreamLogs", "GetReport", "FetchArtifact"],
+    ids=["StopSession", "StreamLogs", "GetReport", "GetBindings", "FetchArtifact"],
 )
 async def test_an_unknown_session_is_not_found(stub: Any, method: str, request_of: Any) -> None:
     call = getattr(stub, method)(request_of(internal_id=an_id()))

@@ -10,7 +10,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from agent.domain.engine import InitState
+from agent.domain.containers.engine import InitState
 from agent.domain.errors import EngineError, ImageCannotRunError
 from agent.init import binary
 from tests.contract.images import foreign

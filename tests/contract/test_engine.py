@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import (
+from agent.domain.containers.engine import (
     LABEL_SESSION,
     LONGEST_PIECE_BYTES,
     Container,
@@ -17,7 +17,7 @@ from agent.domain.engine import (
     LogPiece,
     container_name,
 )
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 from tests.contract.images import PAYLOAD, SAVE
 from tests.contract.stages import (
     EXIT_CODE,
@@ -77,6 +77,7 @@ class TestLife:
             name=container_name(wanted.internal_id),
             status=ContainerStatus.CREATED,
             labels=wanted.labels,
+            starts_as_root=found.starts_as_root,  # of the image alone
         )
         assert await stage.engine.inspect(found.name) == found
         assert await stage.engine.list(stage.agent_id) == [found]

@@ -29,8 +29,7 @@ class TestImages:
         assert progress[-1].layers_done == progress[-1].layers
         received = [step.received_bytes for step in progress]
         assert received == sorted(received)
-        after = await stage.engine.images()
-        assert after.keys() == before.keys() | {image}
+        after = await stage.engine.images()  # others may pull and remove images meanwhile
         assert after[image] > 0
         await pulled(stage, image)
         await stage.engine.create(await spec(stage, image=image))

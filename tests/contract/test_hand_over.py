@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import Container, ContainerStatus, InitState, ReportedEnd
+from agent.domain.containers.engine import Container, ContainerStatus, InitState, ReportedEnd
 from tests.contract.images import REFUSED
 from tests.contract.stages import (
     EXIT_CODE,
@@ -203,9 +203,12 @@ class TestReportedEnds:
         await stage.engine.kill(container.container, "SIGKILL")
         assert await end is None
 
-    async def test_nothing_is_reported_of_what_is_gone(self, stage: Stage) -> None:
+    async def test_an_end_that_nobody_has_followed_is_reported_once(self, stage: Stage) -> None:
         container = await running(stage)
         await stopped(stage, container)
+        reported = await (await report_of_end(stage, container))
+        assert reported is not None
+        assert reported.exit_code == EXIT_CODE
         assert await (await report_of_end(stage, container)) is None
 
     async def test_only_a_channel_has_reports(self, stage: Stage) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import (
+from agent.domain.containers.engine import (
     LABEL_CONFIG,
     LABEL_PREPARED,
     LABEL_SESSION,

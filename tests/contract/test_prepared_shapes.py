@@ -8,7 +8,7 @@ import pytest
 from agent.rpc import wire as agent_wire
 from controlplane.agent_rpc import wire as controlplane_wire
 from controlplane.agent_rpc.reports import watch_messages_in
-from controlplane.domain.contract import HostReport
+from controlplane.domain.hosts.contract import HostReport
 from tests.contract.test_agent_service import refused
 from tests.support.agent.samples import IMAGE, a_spec
 from tests.support.controlplane.agent_answers import host_of
@@ -36,6 +36,7 @@ SHAPES = (
     shape_of(),
     shape_of(network_mode=NetworkMode.HOST, disk_bytes=2**30),
     shape_of(ports=(PortRequest(443, Protocol.TCP, tls=True), PortRequest(7777, Protocol.UDP))),
+    shape_of(ports=(PortRequest(7777, Protocol.UDP, same=True),), contiguous=True),
 )
 GPU = Resources(nano_cpus=10**9, memory_bytes=2**26, gpus=1)
 ANYBODY = Identity("", "", "", "", "")

@@ -13,18 +13,18 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.rpc import wire
 from agent.rpc.identity import FILE
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import (
+from controlplane.domain.errors import AgentRefusedError
+from controlplane.domain.hosts.contract import (
     HostReport,
     ImagesReported,
     SessionsReported,
     SnapshotBegin,
     SnapshotEnd,
 )
-from controlplane.domain.errors import AgentRefusedError
 from tests.agent.writing import identify
 from tests.contract.byte_proxy import SERVICE
 from tests.contract.exchanges import ASKED, TIMEOUT, Exchange, Replay, load, read_by_control_plane
@@ -51,18 +51,28 @@ SPELLED = {
     "host": "host_port",
     "pinned": "pinned_host_port",
     # These are not in the message itself, or not in those of then.
+    "capabilities": "",
+    "contiguous": "",
     "drain": "",
+    "failure_time": "",
     "free_image_bytes": "",
+    "image_init": "",
     "images": "",
     "log": "",
     "log_damaged": "",
     "log_truncated": "",
+    "platform": "",
+    "limits_met": "",
+    "pids": "",
     "prepared": "",
+    "same": "",
+    "shm_bytes": "",
     "size": "",
     "sizes": "",
     "stop": "",
     "stop_grace": "",
     "stop_signal": "",
+    "written": "",
 }
 """The fields of messages that have other names than those of the values."""
 
@@ -222,7 +232,7 @@ async def test_todays_agent_does_what_that_of_then_did(
 
 async def _bring_to_an_end(host: WholeAgent, channel: grpc.aio.Channel, internal_id: str) -> None:
     """Have a game fail that leaves a file."""
-    host.engine.put_file(container_name(internal_id), "/data/replay", b"replay")
+    host.engine.find(container_name(internal_id)).put_file("/data/replay", b"replay")
     host.engine.end(container_name(internal_id), 139)
     stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
 

@@ -5,21 +5,23 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.history import Usage, signal_of
-from agent.domain.session import Session
+from agent.domain.sessions.history import Usage, signal_of
+from agent.domain.sessions.session import Session
 from agent.logs.report import Tail
 from agent.rpc import wire
-from controlplane.agent_rpc import wire as controlplane_wire
-from controlplane.domain.contract import SessionReport
+from controlplane.agent_rpc.session_details import report_in
+from controlplane.domain.hosts.contract import SessionReport
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import EndReason, FailedRun, Moment, State, StopResult
+from tiltyard.contract import EndReason, State
+from tiltyard.ends import FailedRun, Limit, Moment, StopResult
 
 milliseconds = st.integers(0, 4_000_000_000_000)
 times = milliseconds.map(lambda count: count / 1000)
 spans = st.integers(0, 10_000_000_000).map(lambda count: count / 1000)
 """Seconds, of more than a hundred days: the nanoseconds that are sent are those of the float."""
 codes = st.none() | st.integers(0, 255)
+limits = st.lists(st.sampled_from(Limit)).map(tuple)
 ended = st.builds(
     Session,
     internal_id=st.just(an_id()),
@@ -31,10 +33,12 @@ ended = st.builds(
     end_time=times,
     exit_code=codes,
     oom_killed=st.booleans(),
+    limits_met=limits,
     log_damaged=st.booleans(),
     restart_count=st.integers(0, 2**31),
     failed_runs=st.lists(
-        st.builds(FailedRun, st.none() | times, times, codes, st.booleans(), spans), max_size=3
+        st.builds(FailedRun, st.none() | times, times, codes, st.booleans(), spans, limits),
+        max_size=3,
     ).map(tuple),
     timeline=st.lists(st.builds(Moment, st.sampled_from(State), times)).map(tuple),
     prepared=st.sampled_from(["", an_id()]),
@@ -54,7 +58,7 @@ ended = st.builds(
 def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None:
     sent = wire.report_to_proto(session, tail).SerializeToString()
     assert session.end_reason is not None
-    assert controlplane_wire.report_in(pb.GetReportResponse.FromString(sent)) == SessionReport(
+    assert report_in(pb.GetReportResponse.FromString(sent)) == SessionReport(
         state=session.state,
         end_reason=session.end_reason,
         detail=session.detail,
@@ -63,6 +67,7 @@ def test_nothing_is_lost_on_the_way(session: Session, tail: Tail | None) -> None
         exit_code=session.exit_code,
         signal=signal_of(session.exit_code),
         oom_killed=session.oom_killed,
+        limits_met=session.limits_met,
         restart_count=session.restart_count,
         failed_runs=tuple(
             replace(

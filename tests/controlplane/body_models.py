@@ -28,10 +28,14 @@ _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _GPU = {"cpu": 1, "ram": 256, "gpu": 0}
 _GAME = APPLICATION | {
     "name": "app-1",
-    "limits": _GPU | {"disk": 1024},
+    "limits": _GPU | {"disk": 1024, "pids": 100, "shm": 128},
     "reservation": _GPU,
     "stopSignal": "SIGINT",
     "stopGrace": 30,
+    "capabilities": ["CHOWN", "SETUID"],
+    "init": "image",
+    "contiguous": True,
+    "ports": [{"requested": 7777, "protocol": "udp", "tls": False, "same": True}],
 }
 _BODIES: dict[str, Any] = {
     "start_session": _START,
@@ -43,7 +47,11 @@ _BODIES: dict[str, Any] = {
     "set_warm_pool": {"size": 5, "enabled": True, "claimSignal": "SIGUSR1"}
     | {key: _START[key] for key in ("env", "args", "labels")},
     "make_token": _TOKEN,
-    "set_node_pool": {"strategy": "spread", "hostNetwork": True},
+    "set_node_pool": {
+        "strategy": "spread",
+        "hostNetwork": True,
+        "capabilities": ["CHOWN", "SETUID"],
+    },
     "set_registry": {
         "address": "registry.invalid:5000",
         "aliases": ["alias.invalid"],

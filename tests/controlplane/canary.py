@@ -10,11 +10,12 @@ from typing import Any
 
 from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
-from controlplane.domain import tokens as token_format
+from controlplane.domain.access import tokens as token_format
 from tests.controlplane.body_models import EXAMPLES, REGISTRY_PASSWORD
 from tests.controlplane.quoting_registry import CHALLENGES, WAYS
 from tests.support.controlplane.raw_http import RawAnswer, ask
 from tests.support.controlplane.system import APPLICATION, eventually
+from tiltyard.contract import Capability
 
 ENV = "env-canary-7c1d9a40b2"  # The value of a session's own variable
 FILE_PASSWORD = "pw-91b3d2aa-settings-canary"
@@ -120,6 +121,8 @@ class Tour:
         return answer
 
     async def _fill(self) -> None:
+        allowed = {"capabilities": [*Capability]}
+        assert (await self.ask("PUT", "/operator/node-pool/default", allowed)).status == 204
         await self.ask("POST", "/application", APPLICATION)
         await self.ask("POST", "/application/game/tags", {"tag": "v1"})
 

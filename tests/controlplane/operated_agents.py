@@ -35,4 +35,6 @@ class Operated(System):
         self.prefer(agent)
         agent.change_host()
         link = self.link(agent.name)
-        await eventually(lambda: link.report is not None and link.report.reserved.nano_cpus > 0)
+        await eventually(
+            lambda: link.state.report is not None and link.state.report.reserved.nano_cpus > 0
+        )

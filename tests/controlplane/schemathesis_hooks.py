@@ -30,7 +30,7 @@ STARTS = {"location": "local", "image": "game", "id": None}
 
 NOT_IN_SCHEMA = {
     "the sum of two numbers in one text": r"must be at most 8760h",
-    "a comparison of two fields": r"must not be (above limits|below reservation)",
+    "a comparison of two fields": r"must not be (above limits|above ram|below reservation)",
     "uniqueness by a part of an item": r"a port and protocol may be declared once",
     "uniqueness whatever the case, and over two fields": r"the address and each alias .*",
     "a name of digits, which is a port": r"must be host\[:port\], .*",
@@ -38,9 +38,10 @@ NOT_IN_SCHEMA = {
     "a length as JSON": r"must be at most \d+ bytes as JSON",
     "players that have joined before": r"a session has at most .* players, .*",
     "the owner of the token": r"(an operator's|an account's) token cannot have .*",
-    "ports of the application": r"the application declares no such port",
+    "ports of the application": r"the application (declares no such port|listens on \S+ for .*)",
+    "a sum with the places of ports": r"leaves no room for the ports beside it",
     "objects of the operator": r"unknown (registry|node pool|region)",
-    "permissions": r"(the node pool|node pool \S+) does not allow the host's network",
+    "permissions": r"(the )?node pool( \S+)? does not allow the (host's network|capabilities .+)",
     "the user of a password": r"needs a username|must be given: none is stored for .*",
     "the content of a certificate": r"must be certificates as PEM text|contains a private key: .*",
     "the aliases of the registry": r"is not an OCI repository name",

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from controlplane.outbound import resolver
+from controlplane.registries import resolver
 from controlplane.settings.model import Config
 from controlplane.settings.registries import RegistryConfig
 from tests.controlplane.hostile_strings import ADDRESSES, ALIASES, PORTS, REBOUND, STRINGS

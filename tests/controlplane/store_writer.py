@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
-from controlplane.storage.engine.store import ITSELF, Store, record_event
+from controlplane.domain.access.audit import ITSELF
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.accounting.events import record_event
 
 WRITERS = 8
 KIND = "test.number"

@@ -107,7 +107,7 @@ async def _start_sessions(system: Enrolling) -> None:
     system.agent.before_stop = system.agent.hang
     system.control_plane.starts.start_timeout = 4.0
     assert (await system.start(id="unknown")).status == 420
-    [(owed,)] = await system.rows("SELECT count(*) FROM unanswered WHERE stopped_ms IS NULL")
+    [(owed,)] = await system.rows("SELECT count(*) FROM stop_order WHERE confirmed_ms IS NULL")
     assert owed == 1
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from controlplane.catalog.accounts import LAST_USED_STEP
+from controlplane.access.accounts import LAST_USED_STEP
 from controlplane.cli.server import LIMITED
-from controlplane.domain import tokens
+from controlplane.domain.access import tokens
+from controlplane.domain.access.tokens import ACCOUNT_SCOPES
 from controlplane.domain.errors import Reason
-from controlplane.domain.tokens import ACCOUNT_SCOPES
 from controlplane.http.errors import REFUSED, STATUSES
-from controlplane.storage.tables.accounts import find_token
-from controlplane.storage.tables.fleet import regions
+from controlplane.storage.tables.access.accounts import find_token
+from controlplane.storage.tables.hosts.fleet import regions
 from tests.support.controlplane.raw_http import Wire, assert_documented
 from tests.support.controlplane.system import (
     APPLICATION,
@@ -153,12 +153,12 @@ async def test_repeated_refusals_are_limited_but_no_others(system: System, tmp_p
 
 async def test_success_is_not_logged(system: System, tmp_path: Path) -> None:
     [host] = system.control_plane.fleet.hosts
-    reported_at = host.reported_at
+    reported_at = host.state.reported_at
     with logged(tmp_path / "log") as lines:
         for path in ("/session", "/application", "/healthz", "/readyz", "/region"):
             await system.call("GET", path)
         system.agent.send_snapshot()
-        await eventually(lambda: host.reported_at != reported_at)
+        await eventually(lambda: host.state.reported_at != reported_at)
     # The application is new: its image may still be on its way.
     assert [line for line in lines if line["event"] != "image pulled"] == []
 

@@ -16,6 +16,7 @@ from tests.support.controlplane.system import (
     eventually,
 )
 from tests.support.hold import Hold
+from tiltyard.agent.v1 import agent_pb2
 
 PLACES = {"a0": ("local", "default"), "a1": ("elsewhere", "default"), "a2": ("local", "big")}
 
@@ -50,6 +51,12 @@ class Places(System):
     async def application(self) -> Any:
         return (await self.read("/application"))["applications"][0]
 
+    async def allow_capabilities(self) -> None:
+        """Allow those that the tests ask for in both node pools."""
+        for pool in self.config.node_pools:
+            body = {"capabilities": ["CHOWN", "SETUID"]}
+            (await self.call("PUT", f"/operator/node-pool/{pool}", json=body)).expect(204)
+
     async def pulled(self, agent: FakeAgent, image: str) -> None:
         await eventually(lambda: self.has(agent.name, image))
 
@@ -58,13 +65,14 @@ pytestmark = pytest.mark.system(kind=Places, agents=3, application={"tag": None}
 
 
 async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> None:
+    await system.allow_capabilities()
     shown: dict[str, Any] = dict(APPLICATION)
     changes: dict[str, Any] = {
         "registry": "mirror",
         "repository": "studio/other",
         "tagKeep": 7,
         "networkMode": "host",
-        "limits": {"cpu": 2, "ram": 512, "gpu": 1, "disk": 1.5},
+        "limits": {"cpu": 2, "ram": 512, "gpu": 1, "disk": 1.5, "pids": 16, "shm": 512},
         "reservation": {"cpu": 0.5, "ram": 128},
         "nodePool": "big",
         "regions": ["elsewhere", "local"],
@@ -72,6 +80,7 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
     }
     assert set(changes) == set(APPLICATION) - {"name"}
     changes |= {"stopSignal": "SIGINT", "stopGrace": 30}
+    changes |= {"capabilities": ["CHOWN", "SETUID"], "init": "image", "contiguous": True}
     for field, value in changes.items():
         answer = await system.edit(**{**dict.fromkeys(changes), field: value})
         assert answer.status == 204
@@ -101,30 +110,32 @@ async def test_bad_edits_are_refused_and_change_nothing(system: Places) -> None:
         assert await system.application() == APPLICATION
 
 
-async def test_stop_signal_and_grace_can_be_reset(system: Places) -> None:
-    assert (await system.edit(stopSignal="SIGINT", stopGrace=30)).status == 204
-    assert (await system.edit(stopSignal="", stopGrace=0)).status == 204
-    assert await system.application() == APPLICATION
-
-
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("limit", "value"),
     [
-        ("stopSignal", "SIGKILL"),
-        ("stopSignal", "SIGSTOP"),
-        ("stopSignal", "SIGNONE"),
-        ("stopSignal", 15),
-        ("stopGrace", -1),
-        ("stopGrace", 3601),
-        ("stopGrace", 1.5),
+        ("pids", 0),
+        ("pids", 15),
+        ("pids", 32_769),
+        ("pids", 20.5),
+        ("pids", "20"),
+        ("shm", 0),
+        ("shm", 257),
+        ("shm", "64"),
     ],
 )
-async def test_bad_stop_signals_and_graces_are_refused(
-    system: Places, field: str, value: object
+async def test_limits_of_processes_and_shared_memory_out_of_bounds_are_refused(
+    system: Places, limit: str, value: object
 ) -> None:
-    changes: dict[str, Any] = {field: value}
-    assert_error(await system.edit(**changes), 422, field)
+    limits = {"cpu": 1, "ram": 256, limit: value}
+    assert_error(await system.edit(limits=limits), 422, f"limits.{limit}")
     assert await system.application() == APPLICATION
+
+
+async def test_limits_of_processes_and_shared_memory_can_be_reset(system: Places) -> None:
+    limits = {"cpu": 1, "ram": 256}
+    assert (await system.edit(limits=limits | {"pids": 32_768, "shm": 256})).status == 204
+    assert (await system.edit(limits=limits)).status == 204
+    assert (await system.application())["limits"] == limits
 
 
 async def test_unknown_names_in_an_edit_are_404_and_change_nothing(system: Places) -> None:
@@ -177,22 +188,26 @@ async def test_concurrent_edits_add_up(system: Places) -> None:
 
 
 async def test_running_sessions_keep_what_they_started_with(system: Places) -> None:
+    await system.allow_capabilities()
     image = await system.enable("v1", pulled_by=[system.agent])
     await system.start(id="old")
     before = await system.read("/session/old")
     changes: dict[str, Any] = {
         "ports": [],
-        "limits": {"cpu": 4, "ram": 1024, "disk": 300},
+        "limits": {"cpu": 4, "ram": 1024, "disk": 300, "pids": 900, "shm": 700},
         "reservation": {"cpu": 3, "ram": 9},
         "stopSignal": "SIGINT",
         "stopGrace": 30,
+        "capabilities": ["SETUID", "CHOWN", "SETUID"],
+        "init": "image",
+        "contiguous": True,
     }
     assert (await system.edit(**changes, regions=["elsewhere"])).status == 204
     assert await system.read("/session/old") == before
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
     await eventually(system.has_its_images)
-    await eventually(lambda: system.link().sequence == system.agent.sequence)
+    await system.catches_up()
     await system.pulled(system.agent, image)  # it may have been removed meanwhile
     assert (await system.start(id="new")).json["ports"] == []
     specs = [request.spec for request in system.agent.started]
@@ -200,9 +215,18 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert [spec.reservation.nano_cpus for spec in specs] == [10**9, 3 * 10**9]
     assert [spec.limits.nano_cpus for spec in specs] == [10**9, 4 * 10**9]
     assert [spec.disk_bytes for spec in specs] == [0, 300 * 2**20]
+    assert [spec.pids for spec in specs] == [0, 900]
+    assert [spec.shm_bytes for spec in specs] == [0, 700 * 2**20]
     assert [spec.stop_signal for spec in specs] == ["", "SIGINT"]
     assert [spec.HasField("stop_grace") for spec in specs] == [False, True]
     assert specs[1].stop_grace.seconds == 30
+    assert [spec.image_init for spec in specs] == [False, True]
+    assert [spec.contiguous for spec in specs] == [False, True]
+    assert list(specs[0].capabilities) == []
+    assert list(specs[1].capabilities) == [
+        agent_pb2.CAPABILITY_CHOWN,
+        agent_pb2.CAPABILITY_SETUID,
+    ]
     assert (await system.call("DELETE", "/session/old")).status == 204
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.fleet.host.latency import MAX_MISSES
+from controlplane.domain.hosts.host_latency import MAX_MISSES
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import (
     APPLICATION,
@@ -126,10 +126,10 @@ async def test_addresses_that_do_not_answer_are_omitted_and_their_region_stays(
     both = {"local": ["192.0.2.1", "192.0.2.2"]}
     await eventually_equals(lambda: addresses(system), both)
     for _ in range(MAX_MISSES):
-        system.link().latency.note("192.0.2.1", None)
+        system.link().state.latency.note("192.0.2.1", None)
     assert await addresses(system) == {"local": ["192.0.2.2"]}
     for _ in range(MAX_MISSES):
-        system.link().latency.note("192.0.2.2", None)
+        system.link().state.latency.note("192.0.2.2", None)
     assert await addresses(system) == {"local": []}
     shown = await system.read("/operator/agent/a0")
     assert shown["unresponsiveAddresses"] == ["192.0.2.1", "192.0.2.2"]

@@ -152,6 +152,14 @@ async def test_a_page_that_is_its_own_next_page_is_the_last(system: System) -> N
     assert await _versions(system) == ["v1"]
 
 
+async def test_a_page_that_brings_nothing_new_is_the_last(system: System) -> None:
+    """A registry that ignores the position may name another one each time."""
+    system.registry.list_body = json.dumps({"tags": ["v1", "not a tag"]})
+    system.registry.link = '</v2/x?page={page}>; rel="next"'
+    assert await _versions(system) == ["v1"]
+    assert system.registry.listed == 2
+
+
 @pytest.mark.usefixtures("nothing_is_kept")
 @pytest.mark.parametrize(
     ("limit", "of_a_page"),

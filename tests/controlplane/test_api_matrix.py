@@ -14,9 +14,9 @@ import pytest
 
 from controlplane.api.operations.operation import Route
 from controlplane.api.routes import ROUTES
-from controlplane.domain import tokens
-from controlplane.domain.tokens import OPERATOR_SCOPES, Scope, grants
-from controlplane.storage.tables.tokens import insert_token
+from controlplane.domain.access import tokens
+from controlplane.domain.access.tokens import OPERATOR_SCOPES, Scope, grants
+from controlplane.storage.tables.access.tokens import insert_token
 from tests.support.controlplane.system import (
     APPLICATION,
     Answer,
@@ -172,7 +172,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/session/{id}"): Case(World.session),
     ("GET", "/session/{id}/report"): Case(World.ended_session),
     ("PUT", "/session/player/join"): Case(World.session, PLAYERS),
+    ("POST", "/session/player/join"): Case(World.session, PLAYERS),
     ("DELETE", "/session/player/leave"): Case(World.session, PLAYERS),
+    ("POST", "/session/player/leave"): Case(World.session, PLAYERS),
     ("GET", "/logs"): Case(World.session, path="/logs?id={name}"),
     ("GET", "/artifacts"): Case(World.ended_session, path="/artifacts?session={name}&path=/data"),
     ("POST", "/application"): Case(body=APPLICATION | {"name": NEW}),
@@ -220,7 +222,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("POST", "/operator/agent/{agent}/revoke"): Case(World.enrolled_agent_of),
     ("GET", "/operator/authority"): Case(),
     ("POST", "/operator/authority/rotate"): Case(body={}),
-    ("POST", "/operator/authority/finish"): Case(body={}),
+    ("POST", "/operator/authority/finish"): Case(body={"force": True}),
     ("GET", "/operator/account"): Case(shows='"{}"'),
     ("POST", "/operator/account"): Case(body={"name": NEW}),
     ("PUT", "/operator/account/{account}"): Case(World.account, {"quota": {}}),

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.storage.tables import applications, tokens
-from controlplane.storage.tables.sessions import reserve
-from controlplane.storage.tables.tags import enable_tag
+from controlplane.storage.tables.access import tokens
+from controlplane.storage.tables.applications import applications
+from controlplane.storage.tables.applications.tags import enable_tag
+from controlplane.storage.tables.sessions.sessions import reserve
 from tests.support.controlplane.system import APPLICATION, Answer, System, assert_error, token_id
 from tests.support.controlplane.transactions import Go, intercept
 from tiltyard.runtime.clock import to_ms

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from controlplane.domain.errors import AgentUnavailableError
-from controlplane.domain.tokens import Scope
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.sessions import begin_attempt, reserve
+from controlplane.storage.tables.hosts.fleet import remove_agent
+from controlplane.storage.tables.sessions.sessions import begin_attempt, reserve
 from tests.controlplane.operated_agents import LOST, Operated
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import PATIENCE, assert_error, eventually
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, blocked, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
@@ -91,13 +90,13 @@ async def test_an_agent_stays_until_it_has_answered_the_stop_of_an_unknown_start
     system: Operated,
 ) -> None:
     gone = await system.undeclare_the_only_one_in_use()
-    sql = "INSERT INTO unanswered(internal_id, agent, created_ms, stopped_ms) VALUES (?,'a1',0,1)"
-    await system.rows(sql, "stopped")
+    await system.rows("INSERT INTO stop_order VALUES ('stopped', 'a1', 'unanswered', 0, 1)")
     stop = gone.before_stop = Hold()
     gone.before_start = refusing("ENGINE_TIMEOUT")
     assert_error(await system.start(), 420)
     await asyncio.wait_for(stop.reached.wait(), PATIENCE)
-    assert_error(await system.ask("DELETE", "/a1"), 409, details="starts whose end is unknown: 1")
+    owed = "stops that its host has not confirmed: 1"
+    assert_error(await system.ask("DELETE", "/a1"), 409, details=owed)
     stop.set()
     await system.until_answered("DELETE", "/operator/agent/a1", 204)
     assert gone.stopped == [gone.started[0].internal_id]
@@ -124,7 +123,7 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
     assert len(tries) == 2
     assert await system.events("session.reserved", "object") == [("s",)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]
-    assert not await system.rows("SELECT 1 FROM unanswered")
+    assert not await system.rows("SELECT 1 FROM stop_order")
     assert not gone.started
 
 
@@ -132,11 +131,18 @@ async def test_a_late_report_of_a_removed_agent_creates_no_session(system: Opera
     await system.make_application()
     assert (await system.start(id="s")).status == 201
     owner = next(agent for agent in system.agents if agent.live)
-    await system.rows("UPDATE agent SET removed_ms=1 WHERE name=?", owner.name)
-    await system.rows("DELETE FROM session")
-    owner.change(owner.live[0].internal_id, detail="still here")
-    link = system.link(owner.name)
-    await eventually(lambda: "still here" in {session.detail for session in link.live()})
+    await system.control_plane.fleet.caught_up()
+    await system.unnoticed("UPDATE agent SET removed_ms=1 WHERE name=?", owner.name)
+    await system.unnoticed("DELETE FROM session")
+    internal_id = owner.live[0].internal_id
+    owner.change(internal_id, detail="still here")
+    state = system.link(owner.name).state
+
+    def has_reported() -> bool:
+        session = state.session(internal_id)
+        return session is not None and session.detail == "still here"
+
+    await eventually(has_reported)
     assert not await system.rows("SELECT 1 FROM session")
 
 
@@ -147,10 +153,10 @@ async def test_reads_and_pulls_of_a_removed_agent_end(system: Operated) -> None:
     await system.enable("v1", pulled_by=())
     await eventually(lambda: any(name.startswith("image") for name in tasks_about(gone)))
     link = system.link(gone.name)
-    chunks = link.client.stream_logs("any", follow=True)
+    chunks = link.state.client.stream_logs("any", follow=True)
     assert await anext(chunks)
     assert await anext(chunks)
-    waiting = asyncio.ensure_future(anext(link.client.pull_image("i")))
+    waiting = asyncio.ensure_future(anext(link.state.client.pull_image("i")))
     reading = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0)
     assert (await system.ask("DELETE", "/a1")).status == 204
@@ -158,20 +164,28 @@ async def test_reads_and_pulls_of_a_removed_agent_end(system: Operated) -> None:
         with pytest.raises(AgentUnavailableError, match="disconnected"):
             await broken
     with pytest.raises(AgentUnavailableError, match="disconnected"):
-        await anext(link.client.pull_image("i"))
+        await anext(link.state.client.pull_image("i"))
     await eventually(lambda: not tasks_about(gone))
     assert any(name.startswith("image") for name in tasks_about(system.agent))
 
 
-async def test_a_disconnect_leaves_no_removal_half_done(system: Operated) -> None:
+async def test_a_disconnect_leaves_no_removal_half_done(
+    system: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = await system.undeclare()
-    agents = system.control_plane.services.agents
-    operator = Caller("", "someone", frozenset(Scope))
-    removal = asyncio.create_task(agents.remove(operator, "a1"), name="removal")
-    await asyncio.sleep(0)  # it is sent to the database
-    removal.cancel()
-    await asyncio.wait({removal})
-    assert removal.cancelled()
+    store = system.control_plane.store
+    sent = asyncio.Event()
+
+    async def note(go: Go) -> Any:
+        sent.set()
+        return await go()
+
+    intercept(monkeypatch, remove_agent, note)
+    async with blocked(store.run):
+        removal = asyncio.create_task(system.ask("DELETE", "/a1"), name="removal")
+        await sent.wait()
+        removal.cancel()
+        await asyncio.wait({removal})
     await eventually(lambda: not tasks_about(gone))
     assert set(await system.agents_by_name()) == {"a0"}
 
@@ -209,4 +223,4 @@ async def test_an_agent_that_is_lost_can_be_removed(tmp_path: Path) -> None:
         assert_error(await system.call("DELETE", "/session/x"), 409)
         assert (await system.ask("DELETE", f"/{gone.name}")).status == 204
         assert await system.status_of("x") == "dead"
-        assert await system.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
+        assert await system.rows("SELECT 1 FROM stop_order WHERE confirmed_ms IS NULL") == []

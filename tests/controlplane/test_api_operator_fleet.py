@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import StoreError
 from controlplane.domain.names import is_name
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.tables import registries
-from controlplane.storage.tables.fleet import declare
+from controlplane.storage.tables.applications import registries
+from controlplane.storage.tables.applications.registries import declare_registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import (
     APPLICATION,
@@ -71,7 +72,14 @@ async def test_a_new_region_can_be_used_and_then_not_removed(system: Operated) -
 
 
 async def test_a_node_pool_is_changed_and_removed(system: Operated) -> None:
-    new = {"name": "big", "hostNetwork": False, "declared": False, "agents": 0, "applications": 0}
+    new = {
+        "name": "big",
+        "hostNetwork": False,
+        "capabilities": [],
+        "declared": False,
+        "agents": 0,
+        "applications": 0,
+    }
     for body, strategy in (
         ({"strategy": "spread"}, "spread"),
         ({"strategy": "spread"}, "spread"),
@@ -250,7 +258,7 @@ async def test_a_region_is_never_removed_under_a_new_application(system: Operate
         )
         assert made.status in {201, 422}
         assert removed.status == (409 if made.status == 201 else 204)
-        regions = "SELECT 1 FROM application, json_each(regions) WHERE value NOT IN"
+        regions = "SELECT 1 FROM application_region WHERE region NOT IN"
         assert not await system.rows(f"{regions} (SELECT name FROM region)")
         await system.rows("DELETE FROM application")
 
@@ -274,6 +282,6 @@ async def test_a_file_that_claims_an_address_set_by_the_api_is_refused(system: O
     async with opened(before.database) as store:
         for one, two in (("1.example", "2.example"), ("2.example", "1.example")):
             named = {"one": one, "two": two}.items()
-            entries = tuple(RegistryConfig(name=name, address=address) for name, address in named)
-            await store.run(declare, before.model_copy(update={"registries": entries}))
+            declared = [Registry(name, address, ()) for name, address in named]
+            await store.run(declare_registries, declared)
         assert (await store.run(registries.find))["one"].address == "2.example"

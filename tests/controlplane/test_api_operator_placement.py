@@ -52,7 +52,7 @@ async def test_the_host_of_rank_1_gets_the_next_session(system: Explained) -> No
 
 
 async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -> None:
-    system.link().latency.note("192.0.2.1", 0.00126)
+    system.link().state.latency.note("192.0.2.1", 0.00126)
     system.agents[1].change_host(draining=True)
     await system.become({"a0": [], "a1": ["draining"]})
     answer = (await system.ask()).json
@@ -241,7 +241,7 @@ async def test_bad_queries_are_422(system: Explained, field: str, value: str) ->
 
 
 async def test_the_command_shows_the_hosts_and_why_not(system: Explained) -> None:
-    system.link().latency.note("192.0.2.1", 0.012345)
+    system.link().state.latency.note("192.0.2.1", 0.012345)
     system.agents[1].change_host(free_sessions=0, draining=True)
     await system.become({"a0": [], "a1": ["draining", "sessions"]})
     head, _, table = (await system.ok(*COMMAND)).partition("\n")

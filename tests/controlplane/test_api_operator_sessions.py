@@ -5,7 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from controlplane.storage.tables.session_lists import PageFilter, page_query
+from controlplane.domain.sessions.sessions import PageFilter
+from controlplane.storage.tables.sessions.session_lists import page_query
 from tests.support.controlplane.system import Answer, System, assert_error
 
 ENTRY = {

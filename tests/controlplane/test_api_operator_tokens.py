@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientResponse
 
-from controlplane.storage.tables import tokens
+from controlplane.storage.tables.access import tokens
 from tests.controlplane.test_api_streams import following
 from tests.support.controlplane.system import Answer, System, assert_error, eventually, token_id
 from tests.support.controlplane.transactions import Go, blocked, intercept
@@ -235,7 +235,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(playing: System) -> None:
         await broken_off(of_child)
         assert is_open(of_other)
         assert count(playing) == 1
-        playing.agent.log_follow.set()
+        playing.agent.log.ended.set()
         assert await of_other.read() == b""
 
 
@@ -260,18 +260,23 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
         assert count(playing) == 1
 
 
-async def test_a_stream_ends_even_if_the_operator_disconnects(playing: System) -> None:
+async def test_a_stream_ends_even_if_the_operator_disconnects(
+    playing: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = await made(playing, account="alice", name="x", scopes=["logs:read"])
-    services = playing.control_plane.services
-    store = playing.control_plane.store
-    operator = await services.accounts.authenticate(playing.operator_token)
+    sent = asyncio.Event()
+
+    async def note(go: Go) -> Any:
+        sent.set()
+        return await go()
+
+    intercept(monkeypatch, tokens.revoke, note)
     async with following(playing, token) as response:
-        async with blocked(store.run):
-            call = asyncio.create_task(services.delegation.revoke(operator, token_id(token)))
-            await asyncio.sleep(0)
+        async with blocked(playing.control_plane.store.run):
+            call = asyncio.create_task(revoke(playing, token))
+            await sent.wait()
             call.cancel()
             await asyncio.wait({call})
-            assert call.cancelled()
         await broken_off(response)
 
 

@@ -148,7 +148,7 @@ async def test_a_refusal_by_admission_leaves_nothing(system: System, reason: str
     assert "Retry-After" in assert_error(await system.start(id="again"), 420).headers
     await system.nothing_is_left()
     assert_error(await system.call("GET", "/session/again"), 404)
-    assert await system.rows("SELECT 1 FROM unanswered") == []
+    assert await system.rows("SELECT 1 FROM stop_order") == []
     system.agent.before_start = None
     assert (await system.start(id="again")).status == 201
 
@@ -232,4 +232,5 @@ async def test_an_empty_filter_finds_no_session_whose_host_is_not_known_yet(
 async def test_a_stop_that_cannot_kill_is_503(system: System) -> None:
     await system.start(id="s")
     system.agent.before_stop = refusing("CANNOT_KILL")
-    assert_error(await system.call("DELETE", "/session/s"), 503)
+    answer = await system.call("DELETE", "/session/s")
+    assert_error(answer, 503, details="SIGKILL did not end the game")

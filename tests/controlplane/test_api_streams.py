@@ -41,7 +41,7 @@ async def test_a_log_is_read_whole(system: System) -> None:
 
 async def test_a_log_is_followed_until_the_session_ends(system: System) -> None:
     async with following(system) as response:
-        system.agent.log_follow.set()
+        system.agent.log.ended.set()
         assert await response.read() == b"line 2\n"
 
 
@@ -148,6 +148,7 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
             exit_code=137,
             signal=9,
             oom_killed=True,
+            limits_met=[agent_pb2.LIMIT_PIDS, agent_pb2.LIMIT_SHM, 77],  # type: ignore[list-item]
             restart_count=7,
             failed_runs=[
                 agent_pb2.FailedRun(
@@ -157,7 +158,11 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
                     oom_killed=True,
                     restart_delay=Duration(seconds=1, nanos=500_000_000),
                 ),
-                agent_pb2.FailedRun(end_time=at(4), restart_delay=Duration(seconds=60)),
+                agent_pb2.FailedRun(
+                    end_time=at(4),
+                    restart_delay=Duration(seconds=60),
+                    limits_met=[agent_pb2.LIMIT_DISK],
+                ),
             ],
             timeline=[
                 agent_pb2.Moment(state=agent_pb2.STATE_CREATED, time=at(1)),
@@ -184,6 +189,8 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
         "exitCode": 137,
         "signal": 9,
         "oomKilled": True,
+        "limitsMet": ["memory", "pids", "shm"],
+        "mostPlayers": 0,
         "stopSignal": "SIGINT",
         "signalDelivered": True,
         "forced": True,
@@ -195,14 +202,18 @@ async def test_a_report_has_the_hosts_data(system: System) -> None:
                 "ended": 3000,
                 "exitCode": 0,
                 "oomKilled": True,
+                "limitsMet": ["memory"],
                 "delaySeconds": 1.5,
+                "mostPlayers": None,
             },
             {
                 "started": None,
                 "ended": 4000,
                 "exitCode": None,
                 "oomKilled": False,
+                "limitsMet": ["disk"],
                 "delaySeconds": 60.0,
+                "mostPlayers": None,
             },
         ],
         "timeline": [{"status": "created", "time": 1000}, {"status": "exited", "time": 9000}],
@@ -236,6 +247,7 @@ async def test_unknown_values_of_a_report_are_null(system: System) -> None:
     assert found["signalDelivered"] is None
     assert found["forced"] is False
     assert found["killed"] == []
+    assert found["limitsMet"] == []
 
 
 async def test_a_report_of_an_unknown_format_is_503(system: System) -> None:

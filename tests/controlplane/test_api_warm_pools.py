@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain.applications.warm_pools import WantedPool
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.standby_orders import WantedPool
-from controlplane.storage.tables.standby_orders import wanted as wanted_pools
+from controlplane.storage.tables.applications.standby_orders import wanted as wanted_pools
 from tests.support.controlplane.system import Answer, System, assert_error, token_id
-from tests.support.controlplane.transactions import opened
+from tests.support.controlplane.transactions import connection_of, opened
 
 POOL: dict[str, Any] = {
     "size": 3,
@@ -195,7 +195,7 @@ async def test_only_pools_that_were_changed_are_read_again(system: System, store
         if " env," in sql:
             large.append(sql)
 
-    await store.read(lambda db: db.conn.set_trace_callback(note))
+    await store.read(lambda db: connection_of(db).set_trace_callback(note))
     first = await wanted({})
     assert [bool(first[region].pool.env) for region in REGIONS] == [True] * 3 + [False] * 2
     assert len(large) == 3

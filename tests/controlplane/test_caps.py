@@ -11,7 +11,7 @@ import pytest
 
 from controlplane.api.operations.bodies import MAX_BODY
 from controlplane.api.operations.fields import MAX_JSON_BYTES
-from controlplane.storage.tables.players import MAX_PLAYERS
+from controlplane.storage.tables.sessions.players import MAX_PLAYERS
 from tests.support.controlplane.system import APPLICATION, System, assert_error, eventually
 from tiltyard.agent.bounds import MAX_LOG
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system(application={})
 async def test_valid_tokens_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.tokens.MAX_GOOD_TOKENS", 4)
+    monkeypatch.setattr("controlplane.storage.tables.access.tokens.MAX_GOOD_TOKENS", 4)
     for number in range(2):
         await system.make_token(name=f"t{number}", scopes=[])
     await system.rows("UPDATE token SET revoked_ms=1 WHERE name='t0'")
@@ -43,7 +43,9 @@ async def test_valid_tokens_of_an_account_are_limited(
 async def test_applications_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.applications.MAX_APPLICATIONS", 2)
+    monkeypatch.setattr(
+        "controlplane.storage.tables.applications.applications.MAX_APPLICATIONS", 2
+    )
     await system.make_application(tag=None, name="second")
     refused = await system.call("POST", "/application", json=APPLICATION | {"name": "third"})
     assert_error(refused, 409, details="the maximum")
@@ -65,7 +67,7 @@ async def test_bytes_of_labels_are_limited(system: System) -> None:
 async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.tags.MAX_ENABLED_TAGS", 3)
+    monkeypatch.setattr("controlplane.storage.tables.applications.tags.MAX_ENABLED_TAGS", 3)
     for tag in ("v1", "v2", "v3"):
         system.registry.push("studio/game", tag)
     await system.make_application(tag=None, name="second", tagKeep=1)
@@ -84,7 +86,7 @@ async def test_enabled_tags_are_limited_over_all_applications_of_an_account(
 async def test_images_of_withdrawn_tags_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.tags.MAX_IMAGES", 2)
+    monkeypatch.setattr("controlplane.storage.tables.applications.tags.MAX_IMAGES", 2)
     await system.make_application(tag=None, name="second", tagKeep=1)
     for tag in ("v1", "v2", "v3", "v4"):
         await system.enable(tag, "second")
@@ -164,9 +166,11 @@ async def test_a_long_list_of_applications_is_sent_in_portions(system: System) -
     await system.rows(
         "WITH RECURSIVE n(n) AS (VALUES (100) UNION ALL SELECT n + 1 FROM n WHERE n < 300)"
         " INSERT INTO application(account, name, registry, repository, tag_keep, network_mode,"
-        " node_pool, regions, limits, reservation, ports, created_ms)"
+        " node_pool, regions, limits, reserved_nano_cpus, reserved_memory_bytes, reserved_gpus,"
+        " ports, created_ms)"
         " SELECT account, 'game' || n, registry, repository, tag_keep, network_mode,"
-        " node_pool, ?, limits, reservation, ports, created_ms FROM application, n",
+        " node_pool, ?, limits, reserved_nano_cpus, reserved_memory_bytes, reserved_gpus,"
+        " ports, created_ms FROM application, n",
         json.dumps([f"{number:x<128}" for number in range(256)]),
     )
     found = await system.call("GET", "/application")

@@ -10,14 +10,15 @@ from typing import Any
 import grpc
 import pytest
 
-from controlplane.domain.contract import Claim
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.errors import StoreError
+from controlplane.domain.sessions.adoption import Verdicts
+from controlplane.domain.sessions.attempts import Attempt
+from controlplane.domain.sessions.claims import ClaimedStandby
+from controlplane.domain.sessions.sessions import NewSession
+from controlplane.fleet.host.reports import Reports
 from controlplane.sessions.start import MAX_CLAIMS
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.claims import NewClaim
-from controlplane.storage.tables.reports import Evaluation, Reports
-from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import NewSession, reserve
+from controlplane.storage.tables.sessions.sessions import reserve
 from tests.controlplane.warm_pools import becomes_ready, keep, shares
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
@@ -147,7 +148,7 @@ async def test_report_during_a_refused_claim_is_applied(system: System) -> None:
         system.agent.change(internal_id, detail="still there")
 
         def is_reported() -> bool:
-            session = system.link().session(internal_id)
+            session = system.link().state.session(internal_id)
             return session is not None and session.detail == "still there"
 
         await eventually(is_reported)
@@ -224,10 +225,10 @@ async def test_failed_transaction_of_a_claim_leaves_no_start(
     system.agent.before_claim = refusing("NOT_RECONCILED")
     left = itertools.count(-commits)
 
-    async def fail(go: Go) -> None:
+    async def fail(go: Go) -> Any:
         if next(left) >= 0:
             raise StoreError("as scripted")
-        await go()
+        return await go()
 
     intercept(monkeypatch, reserve, fail)
     assert_error(await system.start(id="x"), 503)
@@ -329,7 +330,7 @@ async def test_claim_is_confirmed_despite_a_report_while_it_was_under_way(
     answered = asyncio.Event()
     write = Reports.write
 
-    async def late(reports: Reports, agent: str, sessions: Any, *args: Any) -> Evaluation:
+    async def late(reports: Reports, agent: str, sessions: Any, *args: Any) -> Verdicts:
         found = await write(reports, agent, sessions, *args)
         if not reported.is_set() and any(s.identity.session_id == "x" for s in sessions):
             reported.set()
@@ -387,11 +388,11 @@ async def claim_and_die(system: System, internal_id: str) -> None:
     await system.stop_serving()
     mebi = Resources(10**9, 2**20)
     identity = Identity("alice", "match", "game", "v1", "local", {"mode": "ffa"}, "lobby")
-    asked = Claim(internal_id, identity, 7200, '{"version": "v0"}', Resources(1, 1))
     attempt = Attempt(internal_id, system.agent.name, "192.0.2.1")
-    claim = NewClaim(attempt, (), {}, asked, Actor("x"))
+    standby = ClaimedStandby(attempt, (), {}, '{"version": "v0"}')
+    new = NewSession(identity, mebi, 1, Actor("x"), 7200, standby)
     async with opened(system.config.database) as store:
-        await store.run(reserve, NewSession(identity, mebi, 1, claim))
+        await store.run(reserve, new)
     await system.serve()
 
 
@@ -412,7 +413,7 @@ async def test_claim_of_a_dead_control_plane_is_replayed(system: System) -> None
     assert dict(replayed.identity.labels) == {"mode": "ffa"}
     assert len(replayed.identity.ticket) == 56
     assert [session.internal_id for session in system.agent.live] == [internal_id]
-    assert await system.rows("SELECT 1 FROM unanswered") == []
+    assert await system.rows("SELECT 1 FROM stop_order") == []
     assert (await system.start(id="x")).status == 201
     assert system.agent.claimed[1].internal_id != internal_id
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.delivery import AT_ONCE
-from controlplane.storage.tables.reports import Evaluation, Reports
+from controlplane.fleet.host.reports import Reports
 from tests.controlplane.warm_pools import becomes_ready, keep
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, eventually
@@ -23,7 +24,7 @@ async def report_standby(system: System, liar: FakeAgent, honest: FakeAgent) -> 
     standby.internal_id = str(uuid.uuid4())
     liar.sessions[standby.internal_id] = standby
     liar.change(standby.internal_id)
-    await eventually(lambda: system.link(liar.name).session(standby.internal_id) is not None)
+    await eventually(lambda: system.link(liar.name).state.session(standby.internal_id) is not None)
 
 
 def claim_order(liar: FakeAgent, pool_id: str, *, size: int) -> None:
@@ -67,7 +68,7 @@ async def test_standbys_of_a_host_without_an_order_for_their_pool_are_not_claime
             honest.bind(standby.internal_id)
             await becomes_ready(system, 1)
             await system.restart()
-            await eventually(lambda: system.link(liar.name).reconciled)
+            await eventually(lambda: system.link(liar.name).state.reconciled)
 
 
 class Stops:
@@ -125,7 +126,7 @@ async def test_many_reported_sessions_are_written_a_portion_at_a_time(
     write = Reports.write
     written: list[int] = []
 
-    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Evaluation:
+    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Verdicts:
         written.append(len(sessions))
         return await write(self, agent, sessions, *more)
 

@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from controlplane.domain.applications.registries import Registry as RegistryRow
 from controlplane.registries.client import RegistryClient
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.manifests import digest_of
-from controlplane.storage.tables.registries import Registry as RegistryRow
 from tests.support.controlplane.fake_registry import IMAGE, INDEX, blob, index
 from tests.support.controlplane.secured_registry import (
     NAME,

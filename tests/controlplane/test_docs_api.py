@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from controlplane.api.routes import ROUTES
-from controlplane.domain.tokens import OPERATOR_SCOPES
+from controlplane.domain.access.tokens import OPERATOR_SCOPES
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import System, eventually
 from tests.support.doc_examples import ROOT, examples
@@ -95,7 +95,7 @@ async def test_every_command_answers_as_shown(system: System, page: Page) -> Non
     digest = system.registry.push("studio/game", "v1")
     image = f"{system.registry.address}/studio/game@{digest}"
     system.agent.logs = [LOG]
-    system.agent.log_follow.set()
+    system.agent.log.ended.set()
     for example in page.calls:
         example.check(await _run(system, example.command, system.tokens["alice"]))
         if endpoint(example.command) == ("POST", "/application/game/tags"):
@@ -108,7 +108,7 @@ async def test_every_command_of_operators_answers_as_shown(system: System) -> No
     for agent in ("retired", "stolen"):
         await system.add_agent(agent)
     await system.rows("UPDATE agent SET id=name WHERE name='stolen'")
-    system.link().latency.note("192.0.2.1", 0.00421)
+    system.link().state.latency.note("192.0.2.1", 0.00421)
     system.agent.change_host(free_image_bytes=2**30)
     await system.has_reported(system.agent.name, free_image_bytes=2**30)
     for example in OPERATOR_API.calls:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.reports import watch_messages_in
-from controlplane.domain.contract import Drain, HostReport
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.errors import AgentExcessError
+from controlplane.domain.hosts.contract import Drain, HostReport
 from controlplane.fleet.host import watch
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables.fleet import order_drain
+from controlplane.storage.tables.hosts.fleet import order_drain
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.fake_clock import BootingClock
 from tests.support.hold import Hold
@@ -45,12 +45,14 @@ class Draining(System):
 
     def known(self) -> Drain:
         """The newest order in the memory of the control plane."""
-        return self.control_plane.fleet.hosts[0].drain
+        return self.control_plane.fleet.hosts[0].state.drain
 
     async def is_acknowledged(self) -> None:
         """Wait until every host has reported the newest order."""
         links = self.control_plane.fleet.hosts
-        await eventually(lambda: all(link.reconciled and not link.drain_pending for link in links))
+        await eventually(
+            lambda: all(link.state.reconciled and not link.state.drain_pending for link in links)
+        )
 
     async def disconnect(self) -> None:
         """Stop the agent, and forget that it was responsive."""
@@ -147,7 +149,7 @@ async def test_a_wrong_clock_after_boot_orders_no_remaining_time(
     system.clock = clock = BootingClock(wall_ahead=86_400.0)
     await system.restart()
     await system.agent.start()
-    await eventually(lambda: system.control_plane.fleet.hosts[0].reconciled)
+    await eventually(lambda: system.control_plane.fleet.hosts[0].state.reconciled)
     assert not system.agent.drains
     if ordered_again:  # by the clock that the remaining time is read by
         await system.drain(deadline="2h")
@@ -249,9 +251,9 @@ async def test_impossible_revision_is_rejected(
     monkeypatch.setitem(watch.PAUSES, AgentExcessError, 0.02)
     system.agent.change_host(drain_revision=MAX_REVISION + 1, draining=True)
     [link] = system.control_plane.fleet.hosts
-    reported_at = link.reported_at
+    reported_at = link.state.reported_at
     system.agent.change_host(drain_revision=0, draining=False)
-    await eventually(lambda: link.reported_at != reported_at)
+    await eventually(lambda: link.state.reported_at != reported_at)
     assert await system.stored() == Drain()
 
 

@@ -172,7 +172,7 @@ async def test_long_answers_have_no_deadline(system: System) -> None:
         for _ in range(4):
             async with Wire(system.port) as other:
                 assert await other.ends() == b""
-        system.agent.log_follow.set()
+        system.agent.log.ended.set()
         assert (await wire.reader.readuntil(b"0\r\n\r\n")).endswith(b"0\r\n\r\n")
 
 

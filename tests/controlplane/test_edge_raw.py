@@ -123,7 +123,7 @@ async def answered(system: System, data: bytes) -> RawAnswer | None:
 
 @pytest.mark.parametrize("with_token", [False, True])
 async def test_bad_requests_get_documented_answers(system: System, *, with_token: bool) -> None:
-    """With a token, bodies are read, ids looked up and queries parsed."""
+    """The API reads bodies, looks up ids and parses queries only for requests with a token."""
     token = f"X: y\r\nAuthorization: Bearer {system.tokens['alice']}\r\n".encode()
     added = token if with_token else b""
     statuses = set()

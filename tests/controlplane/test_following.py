@@ -15,21 +15,21 @@ from controlplane.domain.errors import (
     AgentUnavailableError,
     StoreError,
 )
+from controlplane.domain.sessions.attempts import Attempt
 from controlplane.fleet.host import state, watch
 from controlplane.fleet.host.downtime import Downtime
-from controlplane.fleet.host.stall_aware_clock import (
+from controlplane.fleet.host.reports import Reports
+from controlplane.storage.tables.sessions.sessions import end_attempt
+from tests.support.controlplane.system import System, eventually
+from tests.support.fake_clock import FakeClock
+from tiltyard.agent.v1 import agent_pb2
+from tiltyard.contract import FORMAT
+from tiltyard.runtime.stall_aware_clock import (
     LONGEST,
     TICK,
     ListeningClock,
     listening_timeout,
 )
-from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.session_rows import Attempt
-from controlplane.storage.tables.sessions import end_attempt
-from tests.support.controlplane.system import System, eventually
-from tests.support.fake_clock import FakeClock
-from tiltyard.agent.v1 import agent_pb2
-from tiltyard.contract import FORMAT
 
 HIGH = 1000  # A sequence that a restarted agent does not reach
 
@@ -94,13 +94,13 @@ async def test_an_attempt_that_is_reported_or_not_the_newest_is_not_ended(system
     before = await system.rows("SELECT * FROM session")
     [names] = await system.rows("SELECT internal_id, agent, host FROM session")
     store = system.control_plane.store
-    await store.run(end_attempt, "alice", "s", Attempt(*names), now=0, unanswered=False)
+    await store.run(end_attempt, "alice", "s", Attempt(*names), now=0)
     assert await system.rows("SELECT * FROM session") == before
     await system.agent.stop()  # its report would confirm the row again
     await system.rows("UPDATE session SET confirmed=0")
     before = await system.rows("SELECT * FROM session")
     other = Attempt("another attempt", system.agent.name, "")
-    await store.run(end_attempt, "alice", "s", other, now=0, unanswered=False)
+    await store.run(end_attempt, "alice", "s", other, now=0)
     assert await system.rows("SELECT * FROM session") == before
 
 
@@ -126,7 +126,9 @@ async def test_a_host_that_reports_too_many_sessions_is_not_followed_until_it_ha
         agent.lose(f"ended-{number}")
     agent.change_host(version="fewer")
     [host] = system.control_plane.fleet.hosts
-    await eventually(lambda: host.report is not None and host.report.version == "fewer")
+    await eventually(
+        lambda: host.state.report is not None and host.state.report.version == "fewer"
+    )
     assert await system.status_of("s") == "running"
     assert agent.stopped == []
 
@@ -159,16 +161,16 @@ async def test_a_stalled_control_plane_does_not_reconnect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "controlplane")
-    monkeypatch.setattr("controlplane.fleet.host.stall_aware_clock.TICK", 0.05)
-    monkeypatch.setattr("controlplane.fleet.host.stall_aware_clock.LONGEST", 0.1)
+    monkeypatch.setattr("tiltyard.runtime.stall_aware_clock.TICK", 0.05)
+    monkeypatch.setattr("tiltyard.runtime.stall_aware_clock.LONGEST", 0.1)
     monkeypatch.setattr("controlplane.fleet.host.watch.MESSAGE_TIMEOUT", 0.5)
     system = System(tmp_path)
     system.agent.beat = 0.1
     async with system:
         [link] = system.control_plane.fleet.hosts
         time.sleep(1.0)  # noqa: ASYNC251  a stall on purpose
-        before = link.reported_at or 0
-        await eventually(lambda: (link.reported_at or 0) > before)
+        before = link.state.reported_at or 0
+        await eventually(lambda: (link.state.reported_at or 0) > before)
     assert not [message for message in caplog.messages if "stream broke" in message]
 
 
@@ -193,13 +195,13 @@ async def test_newer_agent_is_listed_and_keeps_its_sessions_but_gets_none(
     system.control_plane.fleet.unreachable_after = 0.05
     await _upgrade(system)
     [link] = system.control_plane.fleet.hosts
-    reported_at = link.reported_at
+    reported_at = link.state.reported_at
     assert "its host has format 2, and this control plane reads up to 1" in caplog.text
     assert "control planes are upgraded before agents" in caplog.text
     assert (await system.start()).status in {404, 420}
     assert len(system.agent.started) == 1
     await system.becomes(session, "server_unreachable")
-    assert link.reported_at == reported_at
+    assert link.state.reported_at == reported_at
     assert (await system.call("GET", "/readyz")).status == 200
 
     system.control_plane.fleet.unreachable_after = 30.0
@@ -236,9 +238,9 @@ async def test_newer_agent_is_never_given_up_as_lost(
     def note(name: str) -> None:
         method = getattr(Downtime, name)
 
-        async def noted(downtime: Downtime) -> None:
+        async def noted(downtime: Downtime, *reports: Any) -> None:
             calls.append(name)
-            await method(downtime)
+            await method(downtime, *reports)
 
         monkeypatch.setattr(Downtime, name, noted)
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.placement import Wanted
-from controlplane.fleet.queue import Ask
-from tests.support.controlplane.agent_answers import key_of
+from controlplane.domain.placement.placement import Wanted
+from controlplane.fleet.host.reports import Reports
+from controlplane.fleet.queue import PendingAttempt
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
+from tests.support.controlplane.shapes import key_of
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tiltyard.contract import PreparedShape, Resources
 
@@ -86,7 +87,7 @@ async def test_starts_beyond_a_share_of_the_queue_are_refused_at_once(system: Sy
     asked += [await _join(system, f"{number}") for number in range(SHARE)]
     refused = assert_error(await system.start(id="late"), 420)
     assert int(refused.headers["Retry-After"]) >= 1
-    assert "3 starts wait for a slot, 3 of them of this account" in refused.json["details"]
+    assert "3 starts are waiting for a slot, 3 of them of this account" in refused.json["details"]
     asked.append(await _join(system, "bob", "bob"))
     gate.open(9)
     assert {answer.status for answer in await asyncio.gather(*asked)} == {201}
@@ -101,16 +102,15 @@ async def test_free_slot_is_assigned_in_the_same_step(
     first = await _begin(system, gate)
     second = await _join(system, "second")
     link = system.control_plane.fleet.hosts[0]
-    reports = system.control_plane.fleet.reports
-    write = reports.write
+    write = Reports.write
     taken = []
 
     def note_slots(*answer: Any) -> Any:
-        if len(answer) == len(("agent", "sessions", "now")):
-            taken.append(len(link.starting))
+        if len(answer) == len(("self", "agent", "sessions", "now")):
+            taken.append(len(link.state.starting))
         return write(*answer)
 
-    monkeypatch.setattr(reports, "write", note_slots)
+    monkeypatch.setattr(Reports, "write", note_slots)
     gate.open(2)
     assert (await first).status == 201
     assert (await second).status == 201
@@ -126,7 +126,7 @@ async def test_stopped_start_leaves_the_queue(system: System) -> None:
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]
-    await eventually(lambda: system.link().in_flight == 0)
+    await eventually(lambda: system.link().state.in_flight == 0)
 
 
 async def test_waiting_start_ends_once_no_host_has_room(system: System) -> None:
@@ -138,7 +138,7 @@ async def test_waiting_start_ends_once_no_host_has_room(system: System) -> None:
     gate.open(9)
     assert (await first).status == 201
     assert gate.begun == ["first"]
-    await eventually(lambda: system.link().in_flight == 0)
+    await eventually(lambda: system.link().state.in_flight == 0)
 
 
 async def test_the_time_for_a_start_bounds_its_wait(system: System) -> None:
@@ -212,7 +212,7 @@ async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path)
         gate = Gate(busy)
         full.before_start = refusing("NO_CAPACITY")
         links: list[Any] = system.control_plane.fleet.hosts
-        await eventually(lambda: all(link.report.start_slots == 1 for link in links))
+        await eventually(lambda: all(link.state.report.start_slots == 1 for link in links))
         first = await _begin(system, gate)
         second = await _join(system, "second")
         gate.open(9)
@@ -237,15 +237,17 @@ async def test_cancelled_wait_releases_its_host(system: System) -> None:
     first = await _begin(system, gate)
     queue = system.control_plane.starts.queue
     link = system.control_plane.fleet.hosts[0]
-    assert link.report is not None
-    image = min(link.report.images)
-    ask = Ask(("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32)
-    waits = asyncio.create_task(queue.take_host(ask, 60.0))
+    assert link.state.report is not None
+    image = min(link.state.report.images)
+    attempt = PendingAttempt(
+        ("local", "default"), "alice", Wanted(image, Resources(), ()), "0" * 32
+    )
+    waits = asyncio.create_task(queue.take_host(attempt, 60.0))
     await eventually(lambda: _waiting(system) == 1)
-    ask.given.add_done_callback(lambda _: waits.cancel())
+    attempt.given.add_done_callback(lambda _: waits.cancel())
     gate.open()
     assert (await first).status == 201
     with pytest.raises(asyncio.CancelledError):
         await waits
-    assert ask.given.result() is link
-    await eventually(lambda: link.in_flight == 0)
+    assert attempt.given.result() is link
+    await eventually(lambda: link.state.in_flight == 0)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane.domain.contract import WatchMessage
 from controlplane.domain.errors import AgentExcessError
+from controlplane.domain.hosts.contract import WatchMessage
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.images import Images
 from controlplane.fleet.host.state import HostState

@@ -34,12 +34,8 @@ except CannotPingError as error:
 
 @pytest.fixture
 def network() -> Iterator[PrivateNetwork]:
-    made = PrivateNetwork()
-    try:
-        made.make()
-        yield made
-    finally:
-        made.remove()
+    with PrivateNetwork.made() as network:
+        yield network
 
 
 @contextlib.contextmanager

@@ -136,7 +136,7 @@ async def test_callers_continue(schema: str, tmp_path: Path) -> None:
         assert game["ports"][0]["requested"] == 7777
         tags = await system.rows("SELECT name FROM tag ORDER BY priority")
         assert tags == [("v1",), ("v2",)]
-        owed = await system.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
+        owed = await system.rows("SELECT agent FROM stop_order WHERE confirmed_ms IS NULL")
         assert owed == [("a0",)]
         [pool] = (await system.read("/warm-pool"))["warmPools"]
         assert pool["size"] == 3

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.domain.contract import SessionsReported, WatchMessage
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import SessionsReported, WatchMessage
 from controlplane.metrics_endpoint.live import LiveCollector
-from controlplane.storage.tables.fleet import AgentRow
-from controlplane.storage.tables.sessions import reserve
+from controlplane.storage.tables.sessions.sessions import reserve
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.raw_http import Wire
@@ -89,9 +89,9 @@ async def test_starts_that_wait_or_whose_caller_hangs_up_are_counted(system: Scr
     assert scrape.sum("http_requests_in_progress") == 3
     assert scrape.sum("starts_in_progress") == 3
     starts[0].cancel()
-    await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
     await system.agent.stop()  # which lets go of what hangs
     await asyncio.gather(*starts[1:])
+    await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
     await system.shows(lambda s: s.sum("starts_waiting") == 0)
 
 
@@ -112,7 +112,7 @@ async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:
         await system.call("GET", f"/session/{number}")
         await system.call("GET", f"/{number}{hostile[number % 4]}")
     assert (await system.scrape()).series() == before
-    for method in ("PATCH", "OPTIONS", "PURGE"):
+    for method in ("PATCH", "TRACE", "PURGE"):
         await system.call(method, "/session")
     scrape = await system.scrape()
     assert scrape.sum("http_requests_total", method="other", route="unmatched", status="405") == 3
@@ -148,7 +148,7 @@ async def test_bytes_of_logs_and_artifacts_are_counted(system: Scraped) -> None:
     assert len((await system.call("GET", "/logs?id=s")).body) == 1500
     follower = asyncio.create_task(system.call("GET", "/logs?id=s&follow=true"))
     await system.shows(lambda s: s.sum("open_streams") == 1)
-    system.agent.log_follow.set()
+    system.agent.log.ended.set()
     await follower
     await system.call("DELETE", "/session/s")
     artifact = (await system.call("GET", "/artifacts?session=s&path=/x")).body
@@ -279,7 +279,8 @@ async def test_unclaimed_sessions_are_counted_apart(system: Scraped) -> None:
     await system.start()
     await system.shows(lambda s: s.sum("sessions") == 1)
     link = system.link()
-    link.unclaimed = {session.internal_id for session in link.live()}
+    for session in link.state.live():
+        link.state.note_unclaimed(session.internal_id)
     scrape = await system.scrape()
     assert scrape.sum("unclaimed_sessions", region="local", node_pool="default") == 1
     assert scrape.sum("sessions") == 0
@@ -386,7 +387,7 @@ async def test_10000_applications_stay_few_series(system: Scraped) -> None:
     await system.start(id="s")
     await system.shows(lambda s: s.sum("sessions", application="game") == 1)
     fleet = system.control_plane.fleet
-    fleet.add(AgentRow("crowded", "unix:/nowhere", "local", "default"))
+    fleet.add(Agent("crowded", "unix:/nowhere", "local", "default"))
     crowded = fleet.host("crowded")
     assert crowded is not None
     sessions = tuple(
@@ -397,7 +398,7 @@ async def test_10000_applications_stay_few_series(system: Scraped) -> None:
         )
         for number in range(10_000)
     )
-    crowded.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
+    crowded.state.apply(WatchMessage("life", 1, SessionsReported(sessions)), 0.0)
     try:
         scrape = await system.scrape()
         assert len(scrape.values("sessions", "application")) == MAX_NAMES + 1

@@ -79,12 +79,16 @@ async def test_regions(system: Operated) -> None:
 
 async def test_node_pools(system: Operated) -> None:
     assert await system.ok("node-pool", "set", "big", "--strategy", "spread") == ""
-    pool = ["big", "spread", "no", "no", "0", "0"]
+    pool = ["big", "spread", "no", "-", "no", "0", "0"]
     assert cells(await system.ok("node-pool", "list"))[1] == pool
     assert await system.ok("node-pool", "set", "big", "--host-network") == ""
     assert cells(await system.ok("node-pool", "list"))[1][:3] == ["big", "packed", "yes"]
+    allowed = ("--capability", "SETUID", "--capability", "CHOWN")
+    assert await system.ok("node-pool", "set", "big", *allowed) == ""
+    shown = ["big", "packed", "no", "CHOWN, SETUID"]
+    assert cells(await system.ok("node-pool", "list"))[1][:4] == shown
     assert await system.ok("node-pool", "set", "big") == ""
-    assert cells(await system.ok("node-pool", "list"))[1][:3] == ["big", "packed", "no"]
+    assert cells(await system.ok("node-pool", "list"))[1][:4] == ["big", "packed", "no", "-"]
     assert await system.ok("node-pool", "delete", "big") == ""
 
 
@@ -217,7 +221,7 @@ async def test_audit(system: Operated) -> None:
     assert line[2:] == ["region.created", "-", actor, "127.0.0.1", "eu", "-"]
     await system.ok("node-pool", "set", "big")
     _, line = cells(await system.ok("audit", "--object", "big"))
-    assert line[-1] == '{"strategy": "packed", "hostNetwork": false}'
+    assert line[-1] == '{"strategy": "packed", "hostNetwork": false, "capabilities": []}'
 
 
 async def test_the_audit_is_shown_in_pages(system: Operated) -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 from click.testing import Result
 
 from controlplane.cli.api import Api, ApiError, is_in_clear
-from controlplane.domain import tokens
+from controlplane.domain.access import tokens
 from tests.controlplane.operator_commands import Commands
 from tests.controlplane.test_served_certificate import Files
 from tests.support.controlplane.system import System

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.domain import tokens
+from controlplane.domain.access import tokens
 from tests.support.controlplane.commands import finished
 from tests.support.controlplane.stub_api import StubApi
 

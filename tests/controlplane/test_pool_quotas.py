@@ -95,7 +95,7 @@ async def test_a_lower_quota_ends_nothing_and_refuses_what_is_more(system: Syste
 async def test_pools_of_an_account_are_limited(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.storage.tables.warm_pools.MAX_POOLS", 2)
+    monkeypatch.setattr("controlplane.storage.tables.applications.warm_pools.MAX_POOLS", 2)
     for place in ("game/local", "game/elsewhere"):
         assert (await put(system, 0, place)).status == 204
     assert_error(await put(system, 0, "other/local"), 409)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.controlplane.agent_answers import key_of
+from tests.support.controlplane.shapes import key_of
 from tests.support.controlplane.system import System
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import PreparedShape
@@ -12,8 +12,9 @@ CAUSE = "engine_error: no space for a network"
 
 
 async def started(system: System) -> agent_pb2.SessionSpec:
-    """Start a session; return its spec."""
+    """Start a session that its host has reported; return its spec."""
     (await system.start()).expect(201)
+    await system.catches_up()
     [spec] = [request.spec for agent in system.agents for request in agent.started]
     return spec
 

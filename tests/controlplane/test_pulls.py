@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.tokens import ACCOUNT_SCOPES
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.tags import enable_tag
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.access.tokens import ACCOUNT_SCOPES
+from controlplane.storage.tables.applications.tags import enable_tag
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import (
     System,
@@ -230,7 +230,7 @@ async def test_compares_images_regularly(tmp_path: Path, monkeypatch: pytest.Mon
     async with System(tmp_path) as system:
         image = await system.make_application()
         another = image.partition("@")[0] + "@sha256:" + "a" * 64
-        await system.rows(f"UPDATE tag SET image = '{another}'")  # not notified
+        await system.unnoticed(f"UPDATE tag SET image = '{another}'")
         await eventually(lambda: system.agent.pulled == [image, another])
 
 
@@ -244,20 +244,19 @@ async def test_hosts_of_an_added_region_pull_the_enabled_tags(system: System) ->
 async def test_hosts_pull_a_tag_whose_client_hung_up(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call is cancelled while its transaction waits for the database."""
+    """The caller disconnects while the transaction of its call waits for the database."""
     await system.make_application(tag=None)
     digest = system.registry.push("studio/game", "v1")
     sent = asyncio.Event()
 
-    async def while_blocked(go: Go) -> Any:
-        async with blocked(system.control_plane.store.run):
-            sent.set()
-            return await go()
+    async def note(go: Go) -> Any:
+        sent.set()
+        return await go()
 
-    intercept(monkeypatch, enable_tag, while_blocked)
-    task = asyncio.create_task(system.control_plane.services.tags.enable(ALICE, "game", "v1"))
-    await sent.wait()
-    task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()
+    intercept(monkeypatch, enable_tag, note)
+    async with blocked(system.control_plane.store.run):
+        call = asyncio.create_task(system.enable_tag())
+        await sent.wait()
+        call.cancel()
+        await asyncio.wait({call})
     await eventually(lambda: system.has("a0", f"{system.registry.address}/studio/game@{digest}"))

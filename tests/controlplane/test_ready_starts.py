@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.sessions import wait_ready
 from controlplane.sessions.sessions import STOP_WAIT
+from tests.support.controlplane.agent_scripts import Script, refusing
 from tests.support.controlplane.system import (
     Answer,
     System,
@@ -15,7 +16,7 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 from tiltyard.agent.v1 import agent_pb2
 
 APPLIED = "Preference-Applied"
@@ -97,11 +98,47 @@ async def test_session_not_ready_in_time_is_stopped(system: System) -> None:
     await system.nothing_is_left()
 
 
+async def test_ports_that_were_not_bound_are_named(system: System) -> None:
+    rcon = agent_pb2.BoundPort(protocol=agent_pb2.PROTOCOL_TCP, port=28785)
+    system.agent.bound_instead = [rcon]
+    answer = assert_error(await start(system, "match", "wait=1"), 504)
+    why_not = "its ports were not bound in time: udp/7777, tcp/7778 were not bound; tcp/28785 was"
+    assert answer.json["details"].endswith(why_not)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        refusing("UNIMPLEMENTED"),
+        refusing("ENGINE_ERROR"),
+        refusing("SESSION_NOT_FOUND"),
+    ],
+    ids=["older agent", "kernel", "session"],
+)
+async def test_host_that_cannot_name_the_ports_changes_nothing(
+    system: System, script: Script
+) -> None:
+    system.agent.before_bindings = script
+    answer = assert_error(await start(system, "match", "wait=1"), 504)
+    assert answer.json["details"].endswith("its ports were not bound in time")
+    assert await system.status_of("match") == "exited"
+
+
 async def test_session_that_ends_before_it_is_ready_ends_the_wait(system: System) -> None:
     starting = begin(system, "match")
     system.agent.end(await running(system, "match"))
     assert_error(await starting, 504, details="ended before")
     assert await system.status_of("match") == "exited"
+
+
+async def test_detail_of_a_session_that_ended_is_in_the_answer(system: System) -> None:
+    starting = begin(system, "match")
+    internal_id = await running(system, "match")
+    system.agent.sessions[internal_id].detail = "its image starts as root"
+    system.agent.end(internal_id)
+    answer = assert_error(await starting, 504)
+    text = "it ended before its ports were bound: its image starts as root"
+    assert answer.json["details"].endswith(text)
 
 
 async def test_stop_of_a_session_ends_the_wait_for_it(system: System) -> None:
@@ -118,7 +155,7 @@ async def test_wait_survives_re_enrolment_of_the_host(system: System) -> None:
     link = fleet.host(system.agent.name)
     assert link is not None
     fleet.remove(link.name)
-    fleet.add(link.row)
+    fleet.add(link.state.row)
     await eventually(lambda: fleet.session(link.name, internal_id) is not None)
     assert not starting.done()
     system.agent.bind(internal_id)

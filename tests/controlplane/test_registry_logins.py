@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from controlplane.api.operator.registries import RegistryBody
-from controlplane.domain.contract import RegistryLogin
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.contract import RegistryLogin
 from controlplane.registries.endpoint import Endpoint
 from controlplane.registries.http import RegistryHttp
 from controlplane.registries.logins import Logins
 from controlplane.registries.vault import Vault
 from controlplane.settings.registries import RegistryConfig
-from controlplane.storage.tables import registries
+from controlplane.storage.tables.applications import registries
 from tests.support.authority import AUTHORITY
 from tests.support.controlplane.system import Answer, System, assert_error
 from tests.unit.controlplane.registries.login_server import Server
@@ -45,7 +45,7 @@ class Configured(System):
     async def logins(self) -> Logins:
         """Read the key from its file."""
         logins = Logins(self.control_plane.store, Vault(self.key))
-        await logins.start(())
+        await logins.seal_declared(())
         await logins.close()
         return logins
 

@@ -1,6 +1,6 @@
 """Reported sessions that the database does not know, over HTTP.
 
-`tests/unit/controlplane/storage/tables/test_reports.py` has each rule.
+`tests/unit/controlplane/storage/tables/sessions/test_reports.py` has each rule.
 """
 
 import copy
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from controlplane.app.control_plane import ControlPlane
+from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.fleet.host import watch as watching
-from controlplane.storage.tables.reports import Evaluation, Reports
+from controlplane.fleet.host.reports import Reports
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
@@ -37,7 +38,7 @@ async def lose_database(system: System) -> None:
     await edit(
         system,
         "DELETE FROM session",
-        "DELETE FROM unanswered",
+        "DELETE FROM stop_order",
         "UPDATE lost_time SET begin_ms=0, end_ms=NULL",
     )
     await system.serve()
@@ -74,7 +75,7 @@ async def test_session_without_valid_ticket_is_left_alone(
     assert len([r for r in caplog.records if "no valid ticket" in r.message]) == 1
     system.agent.end(session.internal_id)
     system.agent.send_snapshot()
-    await eventually(lambda: not system.link().unclaimed)
+    await eventually(lambda: not system.link().state.unclaimed)
 
 
 @pytest.mark.system(application={}, agents=1)
@@ -193,9 +194,9 @@ async def test_reported_session_survives_a_failed_start_of_its_id(system: System
     async def after_it_was_found(request: Any, context: Any) -> None:
         await first.restart()
         host = system.link(first.name)
-        await eventually(lambda: host.session(there.internal_id) is not None)
-        reported_at = host.reported_at
-        await eventually(lambda: host.reported_at != reported_at)  # the next message
+        await eventually(lambda: host.state.session(there.internal_id) is not None)
+        reported_at = host.state.reported_at
+        await eventually(lambda: host.state.reported_at != reported_at)  # the next message
         await refusing("IMAGE_CANNOT_RUN")(request, context)
 
     second.before_start = after_it_was_found
@@ -219,17 +220,16 @@ async def test_reports_that_change_no_row_are_not_written(
     written: list[str] = []
     write = Reports.write
 
-    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Evaluation:
+    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Verdicts:
         written.extend(session.internal_id for session in sessions)
         return await write(self, agent, sessions, *more)
 
     monkeypatch.setattr(Reports, "write", noted)
     for _ in range(2):
         system.agent.bind(session.internal_id)
-    link = system.link()
-    await eventually(lambda: link.sequence == system.agent.sequence)
+    await system.catches_up()
     system.agent.change_host()
-    await eventually(lambda: link.sequence == system.agent.sequence)
+    await system.catches_up()
     assert session.internal_id not in written
     system.agent.change(session.internal_id, state=agent_pb2.STATE_RESTARTING)
     await eventually(lambda: session.internal_id in written)

@@ -10,10 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from controlplane.admission.request_slots import RequestSlots, release_request_slot
 from controlplane.domain.errors import AccountBusyError
-from controlplane.http.request_slots import RequestSlots, release_slot
-from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import players
+from controlplane.storage.tables.sessions import players
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.system import (
     PATIENCE,
@@ -23,7 +22,7 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.controlplane.transactions import Go, blocked, intercept
+from tests.support.controlplane.transactions import Go, blocked, connection_of, intercept
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import SystemClock
 
@@ -50,37 +49,45 @@ async def bounded(folder: Path, slots: RequestSlots, **settings: Any) -> AsyncIt
 
 
 @asynccontextmanager
-async def hanging_joins(system: System, count: int) -> AsyncIterator[list[asyncio.Task[Answer]]]:
-    """Have joins of alice that stay under way; the control plane needs the failpoint for it."""
-    joins = [asyncio.create_task(system.join(f"p{number}")) for number in range(count)]
-    try:
-        await eventually_equals(lambda: system.rows("SELECT count(*) FROM player"), [(count,)])
-        yield joins
-    finally:
-        for join in joins:
-            join.cancel()
-        await asyncio.gather(*joins, return_exceptions=True)
+async def hanging_joins(system: System, count: int) -> AsyncIterator[asyncio.Semaphore]:
+    """Have joins of alice that stay under way; each release of the semaphore ends one."""
+    sessions = system.control_plane.sessions
+    join = sessions.join
+    ends = asyncio.Semaphore(0)
+
+    async def join_and_hang(*arguments: Any) -> list[str]:
+        joined = await join(*arguments)
+        await ends.acquire()
+        return joined
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sessions, "join", join_and_hang)
+        joins = [asyncio.create_task(system.join(f"p{number}")) for number in range(count)]
+        try:
+            await eventually_equals(lambda: system.rows("SELECT count(*) FROM player"), [(count,)])
+            yield ends
+        finally:
+            for _ in joins:
+                ends.release()
+            await asyncio.gather(*joins)
 
 
 async def test_requests_of_an_account_beyond_its_slots_wait(tmp_path: Path) -> None:
     slots = RequestSlots(Instant(), at_once=2)
-    async with (
-        bounded(tmp_path, slots, failpoint="players.joined:hang") as system,
-        hanging_joins(system, 2) as joins,
-    ):
+    async with bounded(tmp_path, slots) as system, hanging_joins(system, 2) as ends:
         waiting = asyncio.create_task(system.call("GET", "/session/m"))
         for _ in range(20):
             assert (await system.call("GET", "/session/m", account="bob")).status == 200
         assert not waiting.done()
-        joins[0].cancel()
+        ends.release()
         assert (await waiting).status == 200
 
 
 async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: Path) -> None:
     slots = RequestSlots(Instant(), at_once=1, most_waiting=1)
-    async with bounded(tmp_path, slots, failpoint="players.joined:hang") as system:
+    async with bounded(tmp_path, slots) as system:
         reader = await system.make_token(name="reader", scopes=["session:read"])
-        async with hanging_joins(system, 1) as joins:
+        async with hanging_joins(system, 1) as ends:
             both = [asyncio.create_task(system.call("GET", "/session/m")) for _ in range(2)]
             done, (waiting,) = await asyncio.wait(both, return_when="FIRST_COMPLETED")
             refused = assert_error(done.pop().result(), 503)
@@ -93,7 +100,7 @@ async def test_one_more_than_may_wait_is_503_before_anything_but_401(tmp_path: P
             (await system.call("GET", "/operator/session", token=operator)).expect(200)
             for path in ("/healthz", "/readyz", "/openapi.json"):
                 assert (await system.call("GET", path)).status == 200
-            joins[0].cancel()
+            ends.release()
             assert (await waiting).status == 200
         assert (await system.call("GET", "/session/m")).status == 200
 
@@ -162,7 +169,7 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
         for name in ("n", "o"):
             assert (await system.start(id=name)).status == 201
         await system.control_plane.store.run(
-            lambda db: db.execute("UPDATE session SET labels=?", (labels,))
+            lambda db: db.execute("UPDATE session SET labels=:labels", {"labels": labels})
         )
         async with Wire(system.port) as wire:
             bearer = f"Authorization: Bearer {system.tokens['alice']}"
@@ -172,20 +179,13 @@ async def test_a_list_with_a_stalled_reader_holds_no_slot(
                 assert (await system.call("GET", "/application")).status == 200
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},  # answered without tasks
-        {"X-Forwarded-For": "1.1.1.1"},  # and with them
-    ],
-)
 async def test_requests_queue_at_the_database_as_their_accounts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined: list[str] = []
 
     def note_join(sql: str) -> None:
-        if sql.startswith("INSERT OR IGNORE INTO player"):
+        if sql.startswith("INSERT INTO player("):
             joined.append("alice" if "'alice'" in sql else "bob")
 
     async with bounded(tmp_path, RequestSlots(Instant(), at_once_shared=32)) as system:
@@ -200,19 +200,10 @@ async def test_requests_queue_at_the_database_as_their_accounts(
             return await go()
 
         intercept(monkeypatch, players.join, note)
-        begin = Store.begin
-
-        def note_begun(store: Store, *args: Any) -> Any:
-            sent.append(args)
-            return begin(store, *args)
-
-        monkeypatch.setattr(Store, "begin", note_begun)
         store = system.control_plane.store
-        async with blocked(store.run, lambda db: db.conn.set_trace_callback(note_join)):
+        async with blocked(store.run, lambda db: connection_of(db).set_trace_callback(note_join)):
             calls = [
-                asyncio.create_task(
-                    system.join(f"p{number}", token=tokens[number % 4], headers=headers)
-                )
+                asyncio.create_task(system.join(f"p{number}", token=tokens[number % 4]))
                 for number in range(20)
             ]
             await eventually(lambda: len(sent) == 20)
@@ -259,8 +250,8 @@ async def test_any_task_of_a_request_releases_its_slot() -> None:
     slots = RequestSlots(Instant(), at_once=1, most_waiting=1)
 
     async def work() -> None:
-        release_slot()
-        release_slot()
+        release_request_slot()
+        release_request_slot()
 
     for _ in range(3):
         slot = await slots.take("a")

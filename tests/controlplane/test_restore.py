@@ -127,7 +127,10 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
             "INSERT INTO enrolment_token(id, secret_hash, region, node_pool, expire_ms)"
             " VALUES ('t', x'00', 'eu', 'default', 9000000000000)"
         )
-        db.execute("INSERT INTO agent(name, address, downtime_ms) VALUES ('h', 'h:1', 86000000)")
+        db.execute(
+            "INSERT INTO agent(name, address, downtime_ms, written_incarnation, written_sequence)"
+            " VALUES ('h', 'h:1', 86000000, 'i', 7)"
+        )
     back_up(made, tmp_path / "backup", NOW, replace=False)
     config = Config(state_dir=tmp_path / "new")
     restored_from(config, (tmp_path / "backup").read_bytes())
@@ -137,6 +140,9 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
     assert rows(config, lost) == [(now_ms, None)], "what was started since is adopted"
     assert rows(config, "SELECT downtime_ms FROM agent") == [(0,)], (
         "no session is given up at once"
+    )
+    assert rows(config, "SELECT written_incarnation, written_sequence FROM agent") == [("", 0)], (
+        "all reports are compared with rows"
     )
     assert rows(config, "SELECT kind, actor, data FROM event") == [
         ("database.restored", "controlplane", '{"of": "2026-05-04T10:30:00Z"}')
@@ -247,7 +253,7 @@ CORRUPTIONS: dict[str, tuple[Corruption, str]] = {
     "a damaged page": (damaged_page, "damaged|malformed"),
     "a row that refers to none": (
         edited_database(
-            "PRAGMA foreign_keys=OFF; INSERT INTO tag VALUES('x','x','x','x','x',0,0)"
+            "PRAGMA foreign_keys=OFF; INSERT INTO tag VALUES('x','x','x','x','x',0,'','',0)"
         ),
         "a row of tag refers to none of application",
     ),

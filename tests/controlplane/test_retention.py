@@ -5,13 +5,16 @@ import time
 from typing import Any
 
 import pytest
-from sqlite_utils import Database
 
+from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables import audit, session_rows, tokens
-from controlplane.storage.tables.accounts import remove_portion
-from tests.support.controlplane.system import System, assert_error
+from controlplane.storage.tables.access import tokens
+from controlplane.storage.tables.access.accounts import remove_portion
+from controlplane.storage.tables.accounting import audit
+from controlplane.storage.tables.sessions import session_rows, stop_orders
+from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.transactions import connection_of
 from tests.support.fake_clock import FakeClock
 
 ALICE = "/operator/account/alice"
@@ -23,19 +26,19 @@ class Changes:
     def __init__(self, system: System, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most = 0
         self.transactions = 0
-        run = Store.run_then
+        run = Store.run
 
-        async def counted(store: Store, then: Any, transaction: Any, *args: Any) -> Any:
+        async def counted(store: Store, transaction: Any, *args: Any) -> Any:
             def counting(db: Any) -> Any:
-                before = db.conn.total_changes
+                before = connection_of(db).total_changes
                 result = transaction(db, *args)
-                self.most = max(self.most, db.conn.total_changes - before)
+                self.most = max(self.most, connection_of(db).total_changes - before)
                 self.transactions += 1
                 return result
 
-            return await run(store, then, counting)
+            return await run(store, counting)
 
-        monkeypatch.setattr(Store, "run_then", counted)
+        monkeypatch.setattr(Store, "run", counted)
 
 
 async def add_sessions(system: System, count: int, ended_ms: int, players: int = 0) -> None:
@@ -67,11 +70,11 @@ async def test_removes_ended_sessions_and_players_in_portions(
     await add_sessions(system, 3, 100)
     await system.rows(
         "WITH RECURSIVE n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
-        " INSERT INTO unanswered SELECT n, 'a0', 0, 1 + (n < 3) * 200 FROM n",
+        " INSERT INTO stop_order SELECT n, 'a0', '', 0, 1 + (n < 3) * 200 FROM n",
         2 * PORTION,
     )
     changes = Changes(system, monkeypatch)
-    for remove in (session_rows.remove_stopped, session_rows.remove_ended):
+    for remove in (stop_orders.remove_confirmed, session_rows.remove_ended):
         await system.control_plane.store.run_in_portions(remove, 0.1)
     monkeypatch.undo()
     # A session is removed together with all of its players.
@@ -79,7 +82,7 @@ async def test_removes_ended_sessions_and_players_in_portions(
     assert changes.transactions >= 7
     assert await system.rows("SELECT DISTINCT ended_ms FROM session") == [(100,)]
     assert await system.rows("SELECT 1 FROM player") == []
-    assert await system.rows("SELECT count(*) FROM unanswered") == [(2,)]
+    assert await system.rows("SELECT count(*) FROM stop_order") == [(2,)]
 
 
 async def test_removes_ended_tokens_in_portions_children_first(
@@ -104,10 +107,10 @@ async def test_removes_ended_tokens_in_portions_children_first(
 @pytest.mark.system(agents=0)
 async def test_upkeep_removes_ended_sessions_and_stopped_attempts(system: System) -> None:
     await add_sessions(system, 1, ended_ms=1)
-    await system.rows("INSERT INTO unanswered VALUES ('attempt', 'a0', 0, 1)")
+    await system.rows("INSERT INTO stop_order VALUES ('attempt', 'a0', '', 0, 1)")
     await system.control_plane.upkeep.forget()
     assert await system.rows("SELECT 1 FROM session") == []
-    assert await system.rows("SELECT 1 FROM unanswered") == []
+    assert await system.rows("SELECT 1 FROM stop_order") == []
 
 
 async def test_upkeep_tries_again_every_hour(
@@ -120,7 +123,8 @@ async def test_upkeep_tries_again_every_hour(
     system.clock = clock = FakeClock(time.time())
     await system.restart()
     await clock.leap(3600)
-    assert caplog.text.count("cannot delete old data yet kind=ended sessions") == 2
+    refused = "cannot delete old data yet kind=ended sessions"
+    await eventually(lambda: caplog.text.count(refused) == 2)
     await system.rows("DROP TRIGGER keep")
     await clock.leap(3600)
     assert await system.rows("SELECT 1 FROM session") == []
@@ -129,18 +133,18 @@ async def test_upkeep_tries_again_every_hour(
 async def test_finds_old_rows_by_index(system: System) -> None:
     def plans(db: Database) -> list[str]:
         traced: list[str] = []
-        db.conn.set_trace_callback(traced.append)
+        connection_of(db).set_trace_callback(traced.append)
         for module in (session_rows, tokens):
             module.remove_ended(db, 0.005)
         audit.remove_old(db, 0.005)
-        session_rows.remove_stopped(db, 0.005)
-        db.conn.set_trace_callback(None)
+        stop_orders.remove_confirmed(db, 0.005)
+        connection_of(db).set_trace_callback(None)
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
         return [row[3] for rows in found for row in rows]
 
     steps = await system.control_plane.store.run(plans)
     assert not [step for step in steps if step.startswith("SCAN ") and "json_each" not in step]
-    indexes = ("session_by_end", "event_by_time", "unanswered_by_stop")
+    indexes = ("session_by_end", "event_by_time", "stop_order_by_confirmation")
     for index in (*indexes, "token_by_revocation", "token_by_expiry"):
         assert any(index in step for step in steps), index
 
@@ -169,7 +173,7 @@ async def broken_off(system: System, monkeypatch: pytest.MonkeyPatch) -> System:
     def first(db: Any, name: str) -> int:
         return next(portions) and remove_portion(db, name)
 
-    monkeypatch.setattr("controlplane.storage.tables.accounts.remove_portion", first)
+    monkeypatch.setattr("controlplane.storage.tables.access.accounts.remove_portion", first)
     assert (await system.call("DELETE", ALICE)).status == 204
     monkeypatch.undo()
     assert await system.rows("SELECT count(*) FROM session") == [(PORTION,)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import begin_attempt, reserve
+from controlplane.fleet.host.reports import Reports
+from controlplane.storage.tables.sessions.sessions import begin_attempt, reserve
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
@@ -22,7 +22,10 @@ class Revoking(System):
         """Return it; no other host has a start slot."""
         agent = self.agents.pop()
         await self.restart()
-        await self.rows("UPDATE agent SET id='the-id' WHERE name=?", agent.name)
+        # A host with an id is dialled with TLS, so that its row must not be read again.
+        await eventually(lambda: self.link(agent.name).state.reconciled)
+        await self.control_plane.fleet.caught_up()
+        await self.unnoticed("UPDATE agent SET id='the-id' WHERE name=?", agent.name)
         self.agent.change_host(start_slots=0)
         await self.has_reported(self.agent.name, start_slots=0)
         return agent
@@ -35,7 +38,7 @@ class Revoking(System):
         return await self.rows(sql, session_id)
 
     async def owed(self) -> list[tuple[Any, ...]]:
-        return await self.rows("SELECT agent FROM unanswered WHERE stopped_ms IS NULL")
+        return await self.rows("SELECT agent FROM stop_order WHERE confirmed_ms IS NULL")
 
 
 pytestmark = pytest.mark.system(kind=Revoking, agents=2, application={})
@@ -140,7 +143,7 @@ async def test_restart_frees_unfinished_starts_on_a_revoked_host(system: Revokin
     system.control_plane = system.make_control_plane()
     await system.control_plane.store.open()
     await system.rows("UPDATE session SET confirmed=(id='other')")
-    await system.rows("UPDATE agent SET revoked_ms=1 WHERE name=?", gone.name)
+    await system.unnoticed("UPDATE agent SET revoked_ms=1 WHERE name=?", gone.name)
     await system.control_plane.store.close()
     await system.serve()
     assert await system.session("begun") == []

@@ -59,7 +59,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 async def test_api_is_as_its_document_says(tmp_path: Path, served: Served, caller: str) -> None:
     system = System(tmp_path, start_rate=1e6, start_burst=1_000_000)
     system.agent.host.free_sessions = 1_000_000
-    system.agent.log_follow.set()  # a followed log ends at once
+    system.agent.log.ended.set()  # a followed log ends at once
     async with system:
         await _fill(system)
         code, output = await _schemathesis(system, tmp_path, caller)

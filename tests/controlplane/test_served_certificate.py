@@ -14,7 +14,7 @@ from controlplane.http.certificate import LOOK_SECONDS, ServedCertificate
 from controlplane.settings.model import Config
 from tests.support.certificates import SERVES, self_signed
 from tests.support.controlplane.system import System
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 
 
 @dataclass

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import json
 import random
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -15,26 +14,29 @@ import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlite_utils import Database
 
-from controlplane.domain.contract import Claim, Placed
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
-from controlplane.storage.engine.migrations import migrate
-from controlplane.storage.engine.store import Actor, Store
-from controlplane.storage.tables import players, sessions
-from controlplane.storage.tables.claims import FailedClaim, NewClaim
-from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.session_lists import (
+from controlplane.domain.hosts.contract import Placed
+from controlplane.domain.sessions.attempts import Attempt
+from controlplane.domain.sessions.claims import ClaimedStandby
+from controlplane.domain.sessions.sessions import NewSession, SessionFilter
+from controlplane.fleet.host.reports import Reports
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.dialect import SQLITE
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.sessions import players, session_lists, session_rows, sessions
+from controlplane.storage.tables.sessions.session_ends import end_all_missing
+from controlplane.storage.tables.sessions.session_lists import (
     Query,
-    SessionFilter,
     find,
     list_query,
     portion_query,
 )
-from controlplane.storage.tables.session_rows import Attempt, end_all_missing, remove_ended
-from controlplane.storage.tables.sessions import NewSession, reserve, session_of
+from controlplane.storage.tables.sessions.session_rows import remove_ended
+from controlplane.storage.tables.sessions.sessions import reserve, session_of
 from tests.support.controlplane.system import System, assert_error
-from tests.support.controlplane.transactions import opened
+from tests.support.controlplane.transactions import connection_of, new_database, opened, run_sql
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import EndReason, Identity, Resources, State
 
@@ -42,14 +44,14 @@ IDENTITY = Identity("alice", "", "game", "v1", "local", {})
 
 
 def new_session(session_id: str, created: float = 0.0, **fields: Any) -> NewSession:
-    return NewSession(replace(IDENTITY, session_id=session_id, **fields), Resources(1, 1), created)
+    identity = replace(IDENTITY, session_id=session_id, **fields)
+    return NewSession(identity, Resources(1, 1), created, Actor("x"))
 
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[Database]:
-    made = Database(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+    made = new_database()
     made.execute("PRAGMA foreign_keys=ON")
-    migrate(made)
     made.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 0), ('bob', 0)")
     yield made
     made.close()
@@ -76,7 +78,7 @@ def _plan(db: Database, query: Query) -> list[str]:
 
 def _searches(db: Database, wanted: SessionFilter) -> Iterator[str]:
     """Yield how the rows of the first, then of the next portion are found."""
-    for query in (list_query(wanted, 5, 9), portion_query(wanted, 5)):
+    for query in (list_query(SQLITE, wanted, 5, 9), portion_query(wanted, 5)):
         (search,) = (step for step in _plan(db, query) if "session" in step)
         yield search
 
@@ -89,7 +91,7 @@ def test_a_list_looks_at_no_rows_but_those_that_an_index_finds(
     for search in _searches(db, wanted):
         assert search.startswith("SEARCH session USING ")
         assert f"{index} AND rowid>?" in search
-    assert len(_plan(db, list_query(wanted))) == 1
+    assert len(_plan(db, list_query(SQLITE, wanted))) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,14 +105,14 @@ def test_list_with_ended_ones_looks_at_account_rows(db: Database, fields: dict[s
     wanted = SessionFilter("alice", ended_too=True, **fields)
     for search in _searches(db, wanted):
         assert "session_by_account (account=? AND rowid>?" in search
-    _, *rest = _plan(db, list_query(wanted))
+    _, *rest = _plan(db, list_query(SQLITE, wanted))
     assert len(rest) == 2 * len(fields.get("labels", ()))  # a label is looked for in its row
     assert not any("TEMP B-TREE" in step for step in rest)
 
 
 def test_a_list_by_labels_looks_at_the_rows_that_have_the_first(db: Database) -> None:
     wanted = SessionFilter("alice", labels={"a": "b", "c": "d"}, application="game")
-    session, _, labelled, *others = _plan(db, list_query(wanted, 5, 9))
+    session, _, labelled, *others = _plan(db, list_query(SQLITE, wanted, 5, 9))
     assert "session USING INDEX live_session (ended_ms=? AND rowid=?)" in session
     assert f"live_label USING {LABELLED} AND number>? AND number<?)" in labelled
     (found,) = (step for step in others if "CORRELATED" not in step)
@@ -124,11 +126,11 @@ def test_a_list_by_labels_looks_at_the_rows_that_have_the_first(db: Database) ->
 def test_what_a_quota_sums_up_is_in_an_index(db: Database) -> None:
     traced: list[str] = []
     db.execute("UPDATE account SET quota_sessions=9 WHERE name='alice'")
-    db.conn.set_trace_callback(traced.append)
+    connection_of(db).set_trace_callback(traced.append)
     db.execute("SAVEPOINT one")
     reserve(db, new_session("x"))
     db.execute("ROLLBACK TO one")
-    db.conn.set_trace_callback(None)
+    connection_of(db).set_trace_callback(None)
     db.execute("UPDATE account SET quota_sessions=NULL")
     (sums,) = (sql for sql in traced if "sum(" in sql)
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sums}")]
@@ -214,7 +216,7 @@ def test_filters_are_as_a_plain_model_has_them(
                 " WHERE id=:id",
                 more | {"id": str(number)},
             )
-        found = [session_of(row[1:]).id for row in db.execute(*list_query(wanted))]
+        found = [session_of(row[1:]).id for row in db.execute(*list_query(SQLITE, wanted))]
     finally:
         db.execute("ROLLBACK TO example")
         db.execute("RELEASE example")
@@ -237,14 +239,11 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
     await found("a", "b", "c", "d")
 
     # A claim has the labels of the pool; what takes its place has those of the caller.
-    standby = Attempt("standby", "h", "")
+    failed = Attempt("standby", "h", "")
     taken = Identity("alice", "x", "game", "v1", "local", {"pool": "1", "é": ""})
-    claim = NewClaim(
-        standby, (), {}, Claim("standby", taken, None, "{}", Resources(1, 1)), Actor("x")
-    )
-    await store.run(reserve, replace(new_session("x", labels=taken.labels), claim=claim))
+    standby = ClaimedStandby(failed, (), {}, "{}")
+    await store.run(reserve, replace(new_session("x", labels=taken.labels), standby=standby))
     await found("a", "b", "c", "d", "x")
-    failed = FailedClaim("x", standby, unanswered=False)
     await store.run(reserve, new_session("x", labels={"mode": "duel"}), failed=failed)
     await found("a", "b", "c", "d", "x")
     await store.run(
@@ -254,8 +253,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         why="",
         now=1,
         attempt=None,
-        unanswered=False,
-        is_recorded=False,
+        is_audited=False,
     )
     await found("a", "b", "c", "d")
 
@@ -284,11 +282,10 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         why="",
         now=9,
         attempt=None,
-        unanswered=False,
-        is_recorded=False,
+        is_audited=False,
     )
     await found("a", "d")
-    await store.run(sessions.drop_unattempted)
+    await store.run(session_rows.drop_unattempted)
     await found()
 
 
@@ -335,8 +332,8 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
     ids = [f"s{number}" for number in range(6)]
 
     async def end(session_id: str) -> None:
-        sql = "UPDATE session SET ended_ms=? WHERE id=?"
-        await store.run(lambda db: db.execute(sql, (chance.randrange(9), session_id)))
+        sql = "UPDATE session SET ended_ms=:ended WHERE id=:id"
+        await store.run(run_sql, sql, {"ended": chance.randrange(9), "id": session_id})
 
     async def one() -> None:
         session_id = chance.choice(ids)
@@ -347,7 +344,7 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             lambda: store.run(reserve, new_session(session_id, chance.randrange(9) / 1000)),
             lambda: store.run(players.leave_all, "alice", chosen),
             lambda: store.run(players.leave, "alice", session_id, chosen),
-            lambda: store.run(players.join, "alice", session_id, chosen),
+            lambda: store.run(players.join, "alice", session_id, chosen, now=0.0),
         ]
         with suppress(ConflictError, NotFoundError):
             await chance.choices(actions, weights=(1, 1, 2, 1, 3, 4))[0]()
@@ -382,7 +379,7 @@ async def test_portion_of_long_labels_is_short(store: Store) -> None:
 @pytest.fixture
 async def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[System]:
     """Forty sessions of alice, every third of them ended, among as many of bob."""
-    monkeypatch.setattr("controlplane.storage.tables.session_lists.PORTION", 7)
+    monkeypatch.setattr("controlplane.storage.tables.sessions.session_lists.PORTION", 7)
     monkeypatch.setattr("controlplane.sessions.sessions.AT_ONCE", 3)
     async with System(tmp_path) as system:
         store = system.control_plane.store
@@ -418,10 +415,11 @@ async def test_a_list_that_fails_midway_is_broken_off(
     real = many.control_plane.store.read
     asked = itertools.count()
 
-    async def failing(*args: Any) -> Any:
-        if next(asked) == fails_at:
+    async def failing(function: Callable[..., Any], *args: Any) -> Any:
+        is_list = function.__module__ == session_lists.__name__  # others read at any time
+        if is_list and next(asked) == fails_at:
             raise StoreError("disk I/O error")
-        return await real(*args)
+        return await real(function, *args)
 
     monkeypatch.setattr(many.control_plane.store, "read", failing)
     fails_at = 0

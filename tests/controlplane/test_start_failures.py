@@ -3,7 +3,12 @@
 import pytest
 
 from controlplane.domain.errors import AgentRefusedError
-from controlplane.domain.start_failures import FIRST_PAUSE, LONGEST_PAUSE, MOST, StartFailures
+from controlplane.domain.placement.start_failures import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    MOST,
+    StartFailures,
+)
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, assert_error
@@ -117,9 +122,9 @@ def test_the_back_off_doubles_to_a_bound_and_ends_with_a_success() -> None:
         assert failures.avoided(GAME, found.until) is None
         now = found.until
     assert pauses == [min(FIRST_PAUSE * 2**n, LONGEST_PAUSE) for n in range(9)]
-    assert failures.known(now)[0].count == 18
+    assert failures.all_failures(now)[0].count == 18
     failures.note_success(GAME)
-    assert failures.known(now) == []
+    assert failures.all_failures(now) == []
     assert failures.note(GAME, ERROR, now, 0).pause == FIRST_PAUSE
 
 
@@ -127,7 +132,7 @@ def test_failure_long_after_the_last_one_counts_as_the_first() -> None:
     failures = StartFailures()
     failures.note(GAME, ERROR, 0.0, 0)
     late = FIRST_PAUSE + LONGEST_PAUSE + 1
-    assert failures.known(late) == []
+    assert failures.all_failures(late) == []
     assert failures.note(GAME, ERROR, late, 0).pause == FIRST_PAUSE
 
 
@@ -137,7 +142,7 @@ def test_failures_of_one_account_avoid_no_host_for_others() -> None:
         failures.note(("alice", f"game-{number}"), ERROR, 0.0, 0)
     assert failures.avoided(OTHER, 1.0) is None
     assert not failures.is_failing(1.0)
-    assert len(failures.known(1.0)) == MOST
+    assert len(failures.all_failures(1.0)) == MOST
     failures.note(("carol", "game"), ERROR, 1.0, 0)
     assert failures.is_failing(2.0)
     assert failures.avoided(OTHER, 2.0) is not None

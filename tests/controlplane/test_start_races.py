@@ -10,12 +10,17 @@ import grpc
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import Claim
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.contract import Claim
+from controlplane.fleet.host.reports import Reports
 from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.sessions.start import CALL_SHARE, CLAIM_SHARE, MAX_UNANSWERED_CLAIMS
-from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import begin_attempt, end_attempt, free, request_stop
+from controlplane.storage.tables.sessions.sessions import (
+    begin_attempt,
+    end_attempt,
+    free,
+    request_stop,
+)
 from tests.controlplane.warm_pools import keep
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
@@ -42,7 +47,7 @@ async def stop_of_x(system: System) -> asyncio.Task[Answer]:
     stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
     start = system.control_plane.starts.under_way.get("alice", "x")
     assert start is not None
-    await eventually(lambda: start.stop_wanted)
+    await eventually(lambda: start.is_called_off)
     return stopper
 
 
@@ -81,7 +86,6 @@ async def test_delete_whose_caller_hangs_up_during_a_start_still_stops_it(system
 async def test_refusal_of_a_start_whose_caller_hung_up_is_no_defect(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing awaits the task of the start, so asyncio would log its error as never retrieved."""
     gc.collect()
     caplog.clear()  # of earlier tests
     gate = Hold()
@@ -98,6 +102,7 @@ async def test_refusal_of_a_start_whose_caller_hung_up_is_no_defect(
     await asyncio.wait({post})
     gate.set()
     await eventually(lambda: system.control_plane.starts.under_way.get("alice", "x") is None)
+    assert await system.rows("SELECT 1 FROM session") == []
     await system.stop_serving()
     gc.collect()
     assert [record for record in caplog.records if record.name == "asyncio"] == []
@@ -116,9 +121,9 @@ async def test_refused_attempt_leaves_the_row_while_the_start_waits(pair: System
     await eventually(waits)
     first.send_snapshot()
     link = pair.link(first.name)
-    seen = link.sequence
+    seen = link.state.sequence
     first.change_host(start_slots=7)
-    await eventually(lambda: link.sequence > seen)
+    await eventually(lambda: link.state.sequence > seen)
     assert await pair.status_of("x") == "created"
     assert_error(await pair.start(id="x"), 409)
     second.change_host(start_slots=8)
@@ -307,7 +312,7 @@ async def test_unresponsive_host_comes_last_until_its_next_report(system: System
             await reports(501)
     assert tried == [1, 1, 2]
     assert len(second.live) == 3
-    assert await system.rows("SELECT DISTINCT agent FROM unanswered") == [(first.name,)]
+    assert await system.rows("SELECT DISTINCT agent FROM stop_order") == [(first.name,)]
     await first.stop()
     assert (await system.start(id="4")).status == 201
     assert len(second.live) == 4
@@ -324,9 +329,9 @@ async def test_a_caller_who_waits_longer_has_hosts_that_may_take_longer(
     async def look(_: Any, context: Any) -> None:
         given.append(context.time_remaining())
 
-    async def noted(client: AgentClient, wanted: Claim, timeout: float) -> Any:
+    async def noted(client: AgentClient, wanted: Claim, timeout: float, known: Any) -> Any:
         given.append(timeout)
-        return await claim(client, wanted, timeout)
+        return await claim(client, wanted, timeout, known)
 
     monkeypatch.setattr(AgentClient, "claim_session", noted)
     system.agent.before_start = look

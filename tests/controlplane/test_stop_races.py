@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain.access.audit import Actor
+from controlplane.domain.access.callers import Caller
 from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardError
 from controlplane.sessions.start_request import StartRequest
-from controlplane.storage.engine.store import Actor, Store
-from controlplane.storage.tables.accounts import Caller, note_use
-from controlplane.storage.tables.reports import write_all, write_stopped
-from controlplane.storage.tables.sessions import request_stop, reserve
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.access.accounts import note_use
+from controlplane.storage.tables.sessions.reports import write_all, write_stopped
+from controlplane.storage.tables.sessions.sessions import request_stop, reserve
 from tests.faults.plugin import Rounds
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
@@ -43,20 +45,16 @@ async def both(system: System, gate: Hold, **fields: Any) -> tuple[Any, Any]:
     post = asyncio.create_task(system.start(id="x", **fields))
     await gate.reached.wait()
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
-    await requests_under_way(system, 2)
+    await stop_has_arrived(system)
     gate.set()
     return await post, await stop
 
 
-async def requests_under_way(system: System, count: int) -> None:
-    """Wait until this number of requests was authenticated and read."""
-    loop = asyncio.get_running_loop()
-
-    def tasks() -> int:
-        names = (task.get_name() for task in asyncio.all_tasks(loop))
-        return sum(name.startswith(("start alice/", "stop alice/")) for name in names)
-
-    await eventually(lambda: tasks() >= count)
+async def stop_has_arrived(system: System) -> None:
+    """Wait until the start of x that is under way was asked to stop."""
+    start = system.control_plane.starts.under_way.get("alice", "x")
+    assert start is not None
+    await eventually(lambda: start.is_called_off)
 
 
 class Race:
@@ -182,7 +180,7 @@ async def test_second_start_of_an_id_does_not_affect_the_first(system: System, g
     await gate.reached.wait()
     assert_error(await system.start(id="x"), 409)
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
-    await requests_under_way(system, 2)
+    await stop_has_arrived(system)
     gate.set()
     assert_error(await first, 409)
     assert (await stop).status == 204
@@ -234,15 +232,15 @@ async def test_a_stop_is_two_transactions_and_its_report(
 ) -> None:
     assert (await system.start(id="x")).status == 201
     ran: list[object] = []
-    run = Store.run_then
+    run = Store.run
 
-    async def noted(self: Store, then: Any, transaction: Any, *more: Any, **named: Any) -> Any:
+    async def noted(self: Store, transaction: Any, *more: Any, **named: Any) -> Any:
         ran.append(transaction)
-        return await run(self, then, transaction, *more, **named)
+        return await run(self, transaction, *more, **named)
 
-    monkeypatch.setattr(Store, "run_then", noted)
+    monkeypatch.setattr(Store, "run", noted)
     (await system.call("DELETE", "/session/x")).expect(204)
-    await eventually(lambda: system.link().sequence == system.agent.sequence)
+    await system.catches_up()
     of_other_work = {write_all, note_use}
     assert [transaction for transaction in ran if transaction not in of_other_work] == [
         request_stop,

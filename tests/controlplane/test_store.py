@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
+import sqlite_utils
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.errors import ConflictError, StoreError
+from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.migrations import MIGRATIONS, migrate
-from controlplane.storage.engine.store import Store, queue_as
+from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.worker import queue_as
 from tests.support.controlplane.system import PATIENCE, System
-from tests.support.controlplane.transactions import blocked, opened
+from tests.support.controlplane.transactions import blocked, connection_of, opened
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def _insert(db: Database, name: str) -> str:
-    db.execute("INSERT INTO region(name) VALUES (?)", (name,))
+    db.execute("INSERT INTO region(name) VALUES (:name)", {"name": name})
     return name
 
 
@@ -45,13 +47,9 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
         _insert(db, "bad")
         raise ConflictError("as scripted")
 
-    resolved: list[str] = []
     async with blocked(store.run):
-        batch = [
-            asyncio.create_task(store.run_then(resolved.append, _insert, name))
-            for name in ("a", "a", "b")
-        ]
-        batch.insert(1, asyncio.create_task(store.run_then(resolved.append, refuse)))
+        batch = [asyncio.create_task(store.run(_insert, name)) for name in ("a", "a", "b")]
+        batch.insert(1, asyncio.create_task(store.run(refuse)))
         await asyncio.sleep(0)
     results = await asyncio.gather(*batch, return_exceptions=True)
     first, refused, twice, last = results
@@ -59,21 +57,20 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
     assert type(refused) is ConflictError
     assert type(twice) is StoreError
     assert last == "b"
-    assert resolved == ["a", "b"]
     assert await _names(store) == ["a", "b"]
 
 
 async def test_waiting_transactions_share_one_commit(store: Store) -> None:
-    commits: list[str] = []
+    traced: list[str] = []
 
     def trace(db: Database) -> None:
-        db.conn.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        connection_of(db).set_trace_callback(traced.append)
 
     async with blocked(store.run, trace):
         batch = [asyncio.create_task(store.run(_insert, str(n))) for n in range(9)]
         await asyncio.sleep(0)
     await asyncio.gather(*batch)
-    assert len(commits) <= 2
+    assert traced.count("COMMIT") <= 2
 
 
 async def test_a_cancelled_caller_leaves_no_transaction_open(store: Store) -> None:
@@ -112,7 +109,7 @@ async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_migrations_run_once_and_in_order() -> None:
-    db = Database(sqlite3.connect(":memory:", isolation_level=None))
+    db = sqlite_utils.Database(sqlite3.connect(":memory:", isolation_level=None))
     migrate(db)
     steps = (*MIGRATIONS, "CREATE TABLE later(x); INSERT INTO later VALUES (1);")
     migrate(db, steps)
@@ -165,7 +162,7 @@ async def test_a_reader_that_cannot_be_opened_leaves_no_thread(
     def failing(_: Path) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr("controlplane.storage.engine.store._connect_reader", failing)
+    monkeypatch.setattr("controlplane.storage.engine.store.connect_reader", failing)
     store = Store(tmp_path / "x.db")
     with pytest.raises(StoreError, match="unable to open"):
         await store.open()
@@ -214,7 +211,7 @@ async def test_a_locked_database_ends_serve_and_leaves_no_thread(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await system.stop_serving()
-    monkeypatch.setattr("controlplane.storage.engine.store.BUSY_TIMEOUT", 0.0)
+    monkeypatch.setattr("controlplane.storage.engine.sqlite.BUSY_TIMEOUT", 0.0)
     other = sqlite3.connect(system.config.database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="locked"):

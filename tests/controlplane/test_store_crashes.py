@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from sqlite_utils import Database
 
+from controlplane.storage.engine.database import Database
 from tests.controlplane.store_writer import KIND
 from tests.faults.plugin import Figure, Rounds
 from tests.support import power_cut
@@ -47,8 +47,8 @@ def _found(path: Path) -> set[int]:
 
     def look(db: Database) -> dict[str, int]:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        sql = "SELECT object, count(*) FROM event WHERE kind=? GROUP BY object"
-        return dict(db.execute(sql, (KIND,)).fetchall())
+        sql = "SELECT object, count(*) FROM event WHERE kind=:kind GROUP BY object"
+        return dict(db.execute(sql, {"kind": KIND}).fetchall())
 
     async def read() -> dict[str, int]:
         async with opened(path) as store:

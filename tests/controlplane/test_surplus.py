@@ -1,14 +1,17 @@
 """One account loses its own oldest rows when it has more than it may keep."""
 
 import json
+from collections.abc import Collection
 
 import pytest
 
-from controlplane.background import surplus
-from controlplane.domain.tokens import mint
-from controlplane.storage.engine.store import Actor
-from controlplane.storage.tables import tokens
-from controlplane.storage.tables.tokens import TokenRequest
+from controlplane.domain.access.audit import Actor
+from controlplane.domain.access.tokens import TokenRequest, mint
+from controlplane.retention import surplus
+from controlplane.storage.engine.changes import Change, Topic
+from controlplane.storage.engine.database import Database
+from controlplane.storage.tables.access import tokens
+from controlplane.storage.tables.sessions import session_rows
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, eventually_equals, token_id
 
@@ -62,7 +65,7 @@ async def test_oldest_ended_sessions_of_the_account_are_removed(system: Scraped)
     assert (await system.start(id="live")).status == 201
     await add_ended(system, "alice", 2500)
     await add_ended(system, "bob", 3)
-    await system.control_plane.surplus.remove(["alice", "bob"])
+    await system.control_plane.surplus.remove_surplus(["alice", "bob"])
     assert await ended(system) == ["2497", "2498", "2499"]
     assert await ended(system, "bob") == ["0", "1", "2"]
     assert await system.status_of("live")
@@ -74,7 +77,7 @@ async def test_bytes_of_ended_sessions_are_bounded(
 ) -> None:
     monkeypatch.setattr(surplus, "MAX_ENDED_BYTES", 10_000)
     await add_ended(system, "alice", 20, json.dumps({"k": "x" * 3000}))
-    await system.control_plane.surplus.remove(["alice"])
+    await system.control_plane.surplus.remove_surplus(["alice"])
     assert await ended(system) == ["17", "18", "19"]
 
 
@@ -87,8 +90,33 @@ async def test_many_ends_need_not_wait_for_the_next_round(
         assert (await system.start(id=f"s{number}")).status == 201
         (await system.call("DELETE", f"/session/s{number}")).expect(204)
     await add_ended(system, "alice", 20)
-    await system.rows("UPDATE session SET detail='x' WHERE ended_ms < 100")
+    changed = [Change(Topic.SESSION, ("alice", str(number))) for number in range(20)]
+    system.control_plane.store.changes.publish(changed)
     await eventually_equals(lambda: ended(system), ["s5", "s6", "s7"])
+
+
+@FEW
+async def test_ends_during_a_removal_need_not_wait_for_the_next_round(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surplus, "CHANGES", 20)
+    await add_ended(system, "alice", 40)
+    await system.rows("UPDATE session SET ended_ms=NULL WHERE ended_ms > 20")
+    remove_numbers = session_rows.remove_numbers
+
+    def remove_while_others_end(db: Database, numbers: Collection[int]) -> int:
+        removed = remove_numbers(db, numbers)
+        others = db.execute(
+            "UPDATE session SET ended_ms=id+1 WHERE ended_ms IS NULL RETURNING id"
+        ).fetchall()
+        for (session_id,) in others:
+            db.changed(Topic.SESSION, "alice", session_id)
+        return removed
+
+    monkeypatch.setattr(session_rows, "remove_numbers", remove_while_others_end)
+    changed = [Change(Topic.SESSION, ("alice", str(number))) for number in range(20)]
+    system.control_plane.store.changes.publish(changed)
+    await eventually_equals(lambda: ended(system), ["37", "38", "39"])
 
 
 @FEW
@@ -96,7 +124,7 @@ async def test_oldest_audit_entries_of_the_account_are_removed(system: Scraped) 
     for number in range(6):
         await system.make_token(name=f"t{number}", scopes=[])
     before = await system.rows("SELECT count(*) FROM event WHERE account != 'alice'")
-    await system.control_plane.surplus.remove(["alice"])
+    await system.control_plane.surplus.remove_surplus(["alice"])
     names = "SELECT data->>'name' FROM event WHERE account='alice' ORDER BY sequence"
     assert await system.rows(names) == [("t2",), ("t3",), ("t4",), ("t5",)]
     assert await system.rows("SELECT count(*) FROM event WHERE account != 'alice'") == before
@@ -134,7 +162,7 @@ async def test_file_does_not_grow_while_rows_come_and_go(system: Scraped) -> Non
     pages = list[int]()
     for _ in range(6):
         await add_ended(system, "alice", 500, json.dumps({"k": "x" * 4000}))
-        await system.control_plane.surplus.remove(["alice"])
+        await system.control_plane.surplus.remove_surplus(["alice"])
         await system.rows("DELETE FROM session WHERE ended_ms IS NOT NULL")
         [(count,)] = await system.rows("PRAGMA page_count")
         pages.append(count)

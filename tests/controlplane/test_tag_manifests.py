@@ -38,9 +38,12 @@ async def assert_refused(system: System, status: int, why: str) -> None:
     assert system.agent.pulled == []
 
 
-async def test_image_is_read_with_one_request(system: System) -> None:
+async def test_manifest_is_read_with_one_request(system: System) -> None:
+    """And another one for its config."""
     await pulls(system, system.registry.push("studio/game", "v1"))
-    assert system.registry.asked == ["/v2/studio/game/manifests/v1"]
+    manifest, config = system.registry.asked
+    assert manifest == "/v2/studio/game/manifests/v1"
+    assert config.startswith("/v2/studio/game/blobs/sha256:")
 
 
 async def test_images_for_linux_of_a_list_are_read_and_no_others(system: System) -> None:
@@ -52,7 +55,9 @@ async def test_images_for_linux_of_a_list_are_read_and_no_others(system: System)
     listed = index(first, attestation, second, windows, first)
     await pulls(system, registry.push_manifest("studio/game", "v1", listed))
     names = ["v1", first["digest"], second["digest"]]
-    assert registry.asked == [f"/v2/studio/game/manifests/{name}" for name in names]
+    asked = [path for path in registry.asked if "/blobs/" not in path]
+    assert asked == [f"/v2/studio/game/manifests/{name}" for name in names]
+    assert len(registry.asked) == len(asked) + 1  # the config of the first
 
 
 async def test_size_of_an_image_is_that_of_its_manifest(system: System) -> None:

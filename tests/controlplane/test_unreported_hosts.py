@@ -25,7 +25,7 @@ async def restart_without(system: System, *agents: FakeAgent) -> None:
 
 
 def calls(system: System) -> tuple[Coroutine[Any, Any, Answer], ...]:
-    """Two starts and what tells of one, which hosts may answer that have not reported."""
+    """Two starts and two reads, whose answers may depend on hosts that have not reported."""
     starts = system.start(id="named", version="v1"), system.start(id="any")
     return *starts, system.call("GET", TAG), system.call("GET", LOCATIONS)
 
@@ -75,7 +75,8 @@ async def test_a_host_that_stays_unresponsive_is_not_waited_for(system: System) 
     await restart_without(system, system.agent)
     *starts, tag, locations = await asyncio.gather(*calls(system))
     for start in starts:
-        assert_error(start, 404)
+        assert_error(start, 420, details="the hosts that may have the tag do not answer")
+        assert start.json["code"] == "HOSTS_UNRESPONSIVE"
     assert tag.json == {"exists": False}
     assert locations.json == {"locations": []}
 
@@ -157,7 +158,7 @@ async def test_a_start_that_waits_for_a_host_to_report_can_be_stopped(system: Sy
     start = under_way.get("alice", "s")
     assert start is not None
     stop = asyncio.create_task(system.call("DELETE", "/session/s"))
-    await eventually(lambda: start.stop_wanted)
+    await eventually(lambda: start.is_called_off)
     await system.agent.start()
     assert (await stop).status == 204
     assert_error(await post, 409)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.fleet import standby_pools
+from controlplane.fleet import standby_plan
 from tests.controlplane.warm_pools import becomes_ready, keep, put, shares
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually, eventually_equals
@@ -32,11 +32,14 @@ async def test_pool_is_kept_once_it_is_set(system: System) -> None:
 
 async def test_standbys_follow_an_edit_of_their_application(system: System) -> None:
     await keep(system)
-    assert (await system.edit(limits={"cpu": 2, "ram": 512, "disk": 100})).status == 204
+    limits = {"cpu": 2, "ram": 512, "disk": 100, "pids": 99, "shm": 98}
+    assert (await system.edit(limits=limits)).status == 204
     await eventually(lambda: len(system.agent.orders) == 2)
     order = system.agent.orders[-1]
     assert order.size == 3
     assert order.spec.disk_bytes == 100 * 2**20
+    assert order.spec.pids == 99
+    assert order.spec.shm_bytes == 98 * 2**20
     assert order.spec.limits.nano_cpus == 2 * 10**9
 
 
@@ -110,7 +113,7 @@ async def test_hosts_that_pull_later_keep_their_share(
         assert {s.identity.tag for s in first.standbys} == {"v1"}
         assert shares(system) == [2, 2]
         # A host that never gets the image loses its share to those that have it.
-        monkeypatch.setattr(standby_pools, "PULL_GRACE", 0.0)
+        monkeypatch.setattr(standby_plan, "PULL_GRACE", 0.0)
         await eventually(lambda: shares(system) == [0, 4])
         pulled.set()
         await later
@@ -193,7 +196,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[System]:
 async def test_standbys_without_room_move_to_another_host(
     crowded: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.5)
+    monkeypatch.setattr(standby_plan, "SHORT_AFTER", 0.5)
     await keep(crowded, size=5)
     assert shares(crowded) == [3, 2]
     assert (await crowded.start(id="x")).status == 201  # its room is taken by the standby
@@ -204,7 +207,7 @@ async def test_share_of_a_full_host_includes_standbys_being_claimed(
     crowded: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lower share would stop them, or others."""
-    monkeypatch.setattr(standby_pools, "SHORT_AFTER", 0.0)
+    monkeypatch.setattr(standby_plan, "SHORT_AFTER", 0.0)
     second = crowded.agents[1]
     await crowded.make_application(name="other")
     await keep(crowded)

@@ -1,7 +1,8 @@
 /* The demo game: a game server small enough to read, honest enough to test with.
  *
  * It echoes every datagram on 7777/udp (one that begins with "who am I" is answered with the id of
- * the session, the address that it came from, and its rest), greets every connection on 7778/tcp with
+ * the session, the address that it came from, and its rest; at "call ADDRESS:PORT" it sends its id
+ * there, as it does at first if asked), greets every connection on 7778/tcp with
  * a line and echoes what follows, and prints numbered lines with the time on stdout from its first
  * moment, every second one on stderr if asked, so that a reader of the log can see gaps, doubles and
  * stalls. At SIGTERM it prints a line, writes save.json and ends with code 0; at SIGUSR1 it prints what
@@ -53,7 +54,7 @@ static struct {
     int exit_code;
     bool flooding, flood_at_signal, ignore_sigterm, ports_from_env, stderr_too;
     enum flood flood_with;
-    const char *data;
+    const char *data, *call;
     struct file files[FILES];
     int file_count;
 } options = {
@@ -281,7 +282,22 @@ static int open_socket(int type, uint16_t port, const char *name) {
     return fd;
 }
 
+/* Send the id of the session to an address and port. */
+static void call(int udp, const char *whom) {
+    const char *session = getenv("TILTYARD_SESSION_ID");
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    char address[INET_ADDRSTRLEN];
+    uint16_t port;
+    if (sscanf(whom, "%15[0-9.]:%hu", address, &port) != 2 || !inet_aton(address, &to.sin_addr))
+        return;
+    to.sin_port = htons(port);
+    if (!session)
+        session = "-";
+    sendto(udp, session, strlen(session), 0, (const struct sockaddr *)&to, sizeof to);
+}
+
 static void echo_datagrams(int udp) {
+    static const char CALL[] = "call ";
     static const char WHO[] = "who am I";
     static const size_t who = sizeof WHO - 1;
     static char datagram[65536], answer[LINE];
@@ -295,10 +311,13 @@ static void echo_datagrams(int udp) {
             return;
         if (datagrams++ == 0)
             say("first datagram");
+        datagram[length] = '\0'; /* the longest has 65,507 bytes */
+        if (strncmp(datagram, CALL, sizeof CALL - 1) == 0) {
+            call(udp, datagram + sizeof CALL - 1);
+            continue;
+        }
         const char *reply = datagram;
-        if ((size_t)length >= who && (size_t)length < sizeof datagram
-            && memcmp(datagram, WHO, who) == 0) {
-            datagram[length] = '\0';
+        if ((size_t)length >= who && memcmp(datagram, WHO, who) == 0) {
             length = snprintf(answer, sizeof answer, "%s %s:%d%s", session ? session : "-",
                               inet_ntoa(player.sin_addr), ntohs(player.sin_port),
                               datagram + who);
@@ -408,6 +427,8 @@ static int play(void) {
                 SOCK_DGRAM, port_of(UDP_PORT, "TILTYARD_PORT_UDP_7777"), "the UDP port");
             fds[TCP].fd = open_socket(
                 SOCK_STREAM, port_of(TCP_PORT, "TILTYARD_PORT_TCP_7778"), "the TCP port");
+            if (options.call)
+                call(fds[UDP].fd, options.call);
             say("ports open");
         }
         if (options.lines_per_second > 0 && time >= next_line) {
@@ -444,7 +465,7 @@ __attribute__((noreturn)) static void usage(void) {
             "            [--lines-per-second N] [--flood BYTES_PER_SECOND (0: no limit)]\n"
             "            [--flood-with lines|one-line|bytes] [--flood-bytes BYTES]\n"
             "            [--flood-at-signal (bytes at each SIGUSR1)] [--stderr-too]\n"
-            "            [--write-file PATH SIZE]... [--data FOLDER]\n");
+            "            [--write-file PATH SIZE]... [--data FOLDER] [--call ADDRESS:PORT]\n");
     exit(2);
 }
 
@@ -468,7 +489,7 @@ static enum flood flood_of(const char *text) {
 
 static void parse(int count, char **values) {
     enum { EXIT_AFTER = 1, EXIT_CODE, CRASH_AFTER, IGNORE, LATE, ENV, RATE, FLOOD, WITH, BYTES_OF,
-           AT_SIGNAL, ERR, WRITE, DATA };
+           AT_SIGNAL, ERR, WRITE, DATA, CALL };
     static const struct option known[] = {
         {"exit-after", required_argument, NULL, EXIT_AFTER},
         {"exit-code", required_argument, NULL, EXIT_CODE},
@@ -484,6 +505,7 @@ static void parse(int count, char **values) {
         {"stderr-too", no_argument, NULL, ERR},
         {"write-file", required_argument, NULL, WRITE},
         {"data", required_argument, NULL, DATA},
+        {"call", required_argument, NULL, CALL},
         {0},
     };
     opterr = 0;
@@ -508,6 +530,7 @@ static void parse(int count, char **values) {
                 (struct file){optarg, (uint64_t)number(values[optind++])};
             break;
         case DATA: options.data = optarg; break;
+        case CALL: options.call = optarg; break;
         default: usage();
         }
     }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/resource.h>
@@ -98,12 +100,54 @@ static void eat(void) {
     }
 }
 
+/* Beyond the limit of memory only the child is killed. */
+static void have_a_child_eat(void) {
+    pid_t child = fork();
+    if (child == 0)
+        eat();
+    waitpid(child, NULL, 0);
+}
+
+static void fork_until_refused(void) {
+    pid_t child;
+    while ((child = fork()) > 0)
+        continue;
+    if (child < 0)
+        exit(3);
+    for (;;)
+        pause();
+}
+
+static void fill(size_t mebibytes) {
+    size_t size = mebibytes << 20;
+    int file = open("/dev/shm/world", O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, (off_t)size))
+        exit(4);
+    char *world = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (world == MAP_FAILED)
+        exit(5);
+    memset(world, 1, size);
+}
+
+static void watch(int count) {
+    for (int i = 0; i < count; i++)
+        if (inotify_init() < 0)
+            exit(6);
+}
+
+static void make_timers(int count) {
+    timer_t timer;
+    for (int i = 0; i < count; i++)
+        if (timer_create(CLOCK_MONOTONIC, NULL, &timer))
+            exit(7);
+}
+
 int main(int count, char **values) {
     static char buffer[1 << 16];
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     for (int i = 1; i < count; i++) {
         const char *order = values[i], *operand = "";
-        if (strstr("show list write orphans exit", order) && i + 1 < count)
+        if (strstr("show list write orphans fill watch timers exit", order) && i + 1 < count)
             operand = values[++i];
         printf("#### %s %s\n", order, operand);
         fflush(stdout);
@@ -124,6 +168,16 @@ int main(int count, char **values) {
             signal(SIGTERM, SIG_IGN);
         else if (!strcmp(order, "eat"))
             eat();
+        else if (!strcmp(order, "child-eats"))
+            have_a_child_eat();
+        else if (!strcmp(order, "forks"))
+            fork_until_refused();
+        else if (!strcmp(order, "fill"))
+            fill((size_t)atoi(operand));
+        else if (!strcmp(order, "watch"))
+            watch(atoi(operand));
+        else if (!strcmp(order, "timers"))
+            make_timers(atoi(operand));
         else if (!strcmp(order, "bomb"))
             for (;;)
                 fork();

@@ -30,6 +30,8 @@ from tests.support.private_network import run
 from tests.support.pushed_image import push_image
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
+from tiltyard.agent.wire import CAPABILITIES
+from tiltyard.contract import Capability
 
 FIRST = 20000
 ENDED = (pb.STATE_EXITED, pb.STATE_DEAD)
@@ -174,6 +176,9 @@ class Agent(AgentProcess):
         protocol: pb.Protocol.ValueType = pb.PROTOCOL_UDP,
         memory_bytes: int = 2**26,
         gpus: int = 0,
+        pids: int = 0,
+        shm_bytes: int = 0,
+        capabilities: Sequence[Capability] = (),
     ) -> pb.SessionSpec:
         """A session of the game with one port."""
         return pb.SessionSpec(
@@ -189,6 +194,9 @@ class Agent(AgentProcess):
             ports=[
                 pb.PortRequest(container_port=UDP_PORT, protocol=protocol, pinned_host_port=pinned)
             ],
+            pids=pids,
+            shm_bytes=shm_bytes,
+            capabilities=[CAPABILITIES[each] for each in capabilities],
         )
 
     def play(self, *args: str, internal_id: str = "", **asked: Any) -> pb.Session:
@@ -231,8 +239,15 @@ class Agent(AgentProcess):
     ) -> pb.Session:
         """Wait until a session is in one of these states; return it as it is then."""
         what = f"{session.internal_id} is {' or '.join(map(pb.State.Name, states))}"
-        eventually(lambda: self.session(session).state in states, what, patience=patience)
-        return self.session(session)
+        found = self.session(session)
+
+        def reached() -> bool:
+            nonlocal found
+            found = self.session(session)
+            return found.state in states
+
+        eventually(reached, what, patience=patience)
+        return found
 
     @property
     def warnings(self) -> list[str]:
@@ -288,9 +303,14 @@ class Agent(AgentProcess):
             for port in published(container)
         ]
         assert sorted(led) == sorted(wanted)
-        waiting = {port for each in self.prepared_containers() for port in published(each)}
-        assert led_to_containers(self.machine.engine.network.inside) - waiting == wanted
+        # Containers may be prepared meanwhile.
+        eventually(lambda: self._led_to_sessions() == wanted, f"only {wanted} lead to sessions")
         assert "created" not in {container.status for container in self.containers()}
+
+    def _led_to_sessions(self) -> frozenset[tuple[str, int]]:
+        """The ports that the engine forwards to containers which do not wait for a session."""
+        led = led_to_containers(self.machine.engine.network.inside)
+        return led - {port for each in self.prepared_containers() for port in published(each)}
 
     def _free_ports(self) -> int:
         host = self._host().host

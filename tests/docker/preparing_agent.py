@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from tests.docker.killed_agent import PoolAgent
 from tests.docker.machine import Machine
 from tests.docker.stack import eventually

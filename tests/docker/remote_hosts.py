@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from tests.docker.machine import Machine
 from tests.docker.operated_host import Operator
 from tests.docker.stack import Served, eventually

@@ -1,7 +1,6 @@
 """A host and its control plane as processes, on the real engine."""
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import docker
 
+from agent.state.encoding import SESSIONS
 from tests.demo_game import UDP_PORT, Image
 from tests.demo_game.player import ANSWERS_WITHIN, udp_round_trip
 from tests.faults.callers import assert_callers_served
@@ -105,14 +105,13 @@ class Stack(Served):
 
     def record(self, session_id: str | None = None) -> dict[str, Any]:
         """The host's record of a session, by default its only one."""
-        paths = (self.agent.state_dir / "sessions").glob("*/record.json")
-        records = [json.loads(path.read_text()) for path in paths]
-        if session_id is not None:
-            records = [
-                each for each in records if each["spec"]["identity"]["session_id"] == session_id
-            ]
-        [record] = records
-        return dict(record)
+        [found] = [
+            session
+            for session in recorded_sessions(self.agent.state_dir)
+            if session_id in {None, session.spec.identity.session_id}
+        ]
+        record: dict[str, Any] = SESSIONS.dump_python(found, mode="json")
+        return record
 
 
 _S = TypeVar("_S", bound=Stack)
@@ -131,12 +130,12 @@ NO_LOG_LIMITS = {
 def a_stack(docker_engine: Path, image: Image, **settings: object) -> Iterator[Stack]:
     """A host with these settings, a control plane with long timeouts, and the demo game.
 
-    Sessions may use the host's network.
+    Sessions may use the host's network; capabilities are up to the node pool.
     """
     with (
         AgentProcess(
             docker_engine, **{"cpu": 16, "ram": 8192, "stop_grace": 3, **NO_LOG_LIMITS, **settings}
-        ).allow_host_network() as agent,
+        ).allow_privileges() as agent,
         ControlPlaneProcess(
             [AgentSpec("host-1", agent.address)],
             {"local": image.address},

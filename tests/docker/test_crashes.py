@@ -17,7 +17,7 @@ from random import Random
 import grpc
 import pytest
 
-from agent.domain import restarts
+from agent.domain.sessions import restarts
 from agent.domain.steps import STEPS
 from tests.docker.killed_agent import KilledAgent, PoolAgent, or_else, seen_by
 from tests.docker.machine import Machine

@@ -19,6 +19,7 @@ BAD_SETTINGS = {
     "icc": True,
     "userland-proxy": False,
     "tls": False,  # if explicit, dockerd does not wait for 15 s
+    "mtu": 9000,
 }
 
 
@@ -48,6 +49,8 @@ def test_checks_the_machines_engine_without_changing_it(
     assert found["seccomp"][0] == "OK"
     assert found["docker-disk"][1].startswith("/")
     assert found["container-files"][0] in {"OK", "WARN"}
+    assert found["capacities"][0] in {"OK", "WARN"}
+    assert found["mtu"][1].startswith("1500 bytes on the engine's bridge")
     assert "dockerd" not in found  # its process was seen
     assert list(tmp_path.iterdir()) == [tmp_path / "agent.toml"]
 
@@ -58,6 +61,8 @@ def test_finds_bad_engine_settings_and_does_not_start(
     found = findings(tmp_path, exposed.socket)
     assert found["docker-tcp"] == ("FAIL", "it serves anyone on http://127.0.0.1:2375")
     assert found["live-restore"] == ("FAIL", "off")
+    assert found["mtu"][0] == "WARN"
+    assert found["mtu"][1].startswith("9000 bytes on the engine's bridge, ")
     assert found["icc"] == ("WARN", "on")
     assert found["userland-proxy"] == ("OK", "off")
     assert found["docker-disk"][1].startswith(f"{exposed.data_root}: ")

@@ -15,7 +15,7 @@ import pytest
 
 from agent.changes.feed import Feed
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import Credentials
+from agent.domain.containers.engine import Credentials
 from agent.domain.errors import (
     AgentError,
     DiskFullError,

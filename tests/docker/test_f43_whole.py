@@ -170,7 +170,7 @@ def test_f43_a_hundred_starts_of_an_image_that_comes_make_one_pull(product: Prod
 def test_f43_a_full_disk_is_told_and_the_pull_goes_on_when_there_is_room(product: Product) -> None:
     image = product.push("big", "v1", os.urandom(4_000_000))
     product.make_application("big")
-    # Room for far less than the image, whose size its manifest tells.
+    # Room for far less than the image, whose size its manifest declares.
     filler = product.engine.data_root / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(product.engine.data_root).free - 1_000_000))
     product.enable(image)

@@ -19,7 +19,7 @@ from agent.network.firewall_watch import FirewallWatch
 from agent.settings.model import load_config
 from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
 from tests.docker.stack import eventually
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 from tests.support.harness import ROOT, running
 from tests.support.private_engine import PrivateEngine
 from tests.support.private_network import PrivateNetwork, run
@@ -197,13 +197,22 @@ def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
     resolver: list[Target] = [("udp", address, SERVICE) for address in RESOLVER]
     not_allowed: list[Target] = [("tcp", address, SERVICE) for address in RESOLVER]
     private = both([of_neighbour["IPAddress"], of_neighbour["GlobalIPv6Address"]])
-    published: Target = ("tcp", engine.network.address, port_of(other))
-    for_all = {*both(ELSEWHERE), *resolver, *([published] if site.proxy else [])}
-    everything = [published, *for_all, *of_host, *of_cloud, *not_allowed, *private]
+    of_neighbours: Target = ("tcp", engine.network.address, port_of(other))
+    its_own: Target = ("udp", engine.network.address, port_of(one))
+    # The proxy accepts TCP for any container. That of 20.10 answers UDP from another address.
+    published = {of_neighbours} if site.proxy else {its_own}
+    if site.proxy and not site.machine.client.version()["Version"].startswith("20."):
+        published |= {its_own}
+    always = {*both(ELSEWHERE), *resolver}
+    for_all = {*always, *published}
+    everything = [of_neighbours, its_own, *always, *of_host, *of_cloud, *not_allowed, *private]
     show = ("ip", "-6", "address", "show", "dev", "docker0", "tentative")
     eventually(lambda: not site.machine.run(*show), "the bridge has its addresses")
     with serving(neighbour):
-        assert reached(session, everything) >= {*for_all, *of_host, *of_cloud, *not_allowed}
+        before = reached(session, everything)
+        assert before >= {*always, *of_host, *of_cloud, *not_allowed}
+        # Without the proxy the engine rejects it, as traffic between containers.
+        assert (before >= published) is site.proxy
         assert site.firewall("check", agent.config).returncode == 1
         assert site.firewall("apply", agent.config).stdout == "rules added\n"
         assert reached(session, everything) == for_all
@@ -216,6 +225,21 @@ def test_sessions_reach_the_internet_but_not_their_host_or_its_cloud(
         assert player.seen_as(one) == player.address
     assert len(reached(site.outside, both(["192.0.2.1", "2001:db8::1"]))) == 4
     assert len(reached(engine.network.inside(), both(METADATA))) == 4
+
+
+def test_sessions_reach_published_ports_of_each_other_without_the_proxy() -> None:
+    with (
+        a_machine(userland_proxy=False) as machine,
+        Agent(machine, ports=3, firewall_bridges=["docker0"]) as agent,
+    ):
+        one = agent.play()
+        other = agent.play()
+        session, _ = inside(agent, one)
+        host = machine.engine.network.address
+        published: list[Target] = [("udp", host, port_of(each)) for each in (one, other)]
+        assert not reached(session, published)
+        assert Site(machine, [], proxy=False).firewall("apply", agent.config).returncode == 0
+        assert reached(session, published) == set(published)
 
 
 @pytest.mark.slow
@@ -316,9 +340,7 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
 def test_installs_and_removes_rules_with_either_variant_of_iptables(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network = PrivateNetwork()
-    try:
-        network.make()
+    with PrivateNetwork.made() as network:
         tools = tools_within(network.inside(), variant, tmp_path)
         monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
         settings = {
@@ -336,8 +358,6 @@ def test_installs_and_removes_rules_with_either_variant_of_iptables(
         assert firewall.remove()
         assert chains() == before
         assert not firewall.remove()
-    finally:
-        network.remove()
 
 
 def chains() -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LABEL_SESSION
+from agent.domain.containers.engine import LABEL_SESSION
 from tests.docker.machine import ENDED, Agent, Player, a_machine, port_of
 from tests.docker.stack import eventually
 from tests.faults.plugin import Rounds
@@ -46,12 +46,22 @@ def full(disk: Path) -> Iterator[None]:
     thread = threading.Thread(target=fill, name="filler")
     thread.start()
     try:
-        eventually(lambda: os.statvfs(disk).f_bavail == 0, "it is full")
+        eventually(lambda: _is_full(disk), "it is full")
         yield
     finally:
         over.set()
         thread.join()
         filler.unlink()
+
+
+def _is_full(disk: Path) -> bool:
+    """Report whether a disk is full also once its file system has freed what was removed."""
+    folder = os.open(disk, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # ext4 gives freed blocks to others when it commits its journal
+    finally:
+        os.close(folder)
+    return os.statvfs(disk).f_bavail == 0
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 import gzip
 import json
+import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGUSR1
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from agent.docker.container_config import PIDS_LIMIT
 from agent.docker.dockerd import grantable_nofile
+from agent.doctor import gather
+from agent.doctor.user_counts import user_counts
+from agent.domain.host.kernel_needs import INOTIFY_INSTANCES, PENDING_SIGNALS
 from tests.demo_game import compiled
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, ports_of
@@ -24,10 +27,13 @@ from tests.support.agent.tars import Entry, folder, read
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
 from tiltyard.agent.v1 import agent_pb2 as pb
+from tiltyard.contract import MIN_PIDS, Capability
 
 SOURCE = Path(__file__).with_name("inmate.c")
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY = 64 * 2**20
+OWN_USER = 54321  # What the kernel counts for it, no other program of the machine uses
+PIDS_LIMIT = 512
 """The memory limit of `Agent.play`, which also limits to one core and reserves 0.01."""
 READ_ONLY = (
     "/run/tiltyard/new",
@@ -113,7 +119,7 @@ def build(machine: Machine) -> Iterator[Build]:
 
 @pytest.fixture(scope="module")
 def agent(machine: Machine) -> Iterator[KilledAgent]:
-    with KilledAgent(machine, ports=9) as agent:
+    with KilledAgent(machine, ports=9).allow_privileges() as agent:
         yield agent
 
 
@@ -138,6 +144,57 @@ def test_root_in_a_container_has_no_privileges(prison: Prison) -> None:
     assert len(refused) == 14
     of_engine = Path(f"/proc/{prison.agent.machine.engine.pid}/uid_map").read_text()
     assert seen["show /proc/self/uid_map"] == of_engine.splitlines()
+
+
+@pytest.mark.parametrize("user", ["", "1000:1000"])
+def test_capabilities_are_those_that_the_engine_gives_below_its_own_init(
+    prison: Prison, user: str
+) -> None:
+    image = prison.build(User=user)
+    asked = (Capability.CHOWN, Capability.KILL, Capability.SETUID)
+    orders = ("show", "/proc/self/status", "show", "/proc/1/environ")
+    session = prison.held(*orders, image=image, capabilities=asked)
+    seen = prison.observed(session)
+    of_engine = prison.agent.machine.client.containers.run(
+        image,
+        ["show", "/proc/self/status", "exit", "0"],
+        init=True,
+        cap_drop=["ALL"],
+        cap_add=list(asked),
+        security_opt=["no-new-privileges"],
+        remove=True,
+    )
+    status = rights_of(seen["show /proc/self/status"])
+    assert status == rights_of(str(of_engine, "utf-8").splitlines())
+    assert int(status["CapBnd"], 16) == 1 << 0 | 1 << 5 | 1 << 7
+    assert status["NoNewPrivs"] == "1"
+    assert seen["show /proc/1/environ"] == ["Permission denied"]
+
+
+def test_doctor_names_the_session_that_holds_most_of_what_its_user_may_have(
+    prison: Prison,
+) -> None:
+    image = prison.build(User=f"{OWN_USER}:{OWN_USER}")
+    modest = prison.held("watch", "1", image=image)
+    greedy = prison.held("watch", "20", "timers", "30", image=image)
+    prison.observed(greedy)
+    prison.observed(modest)
+    found = gather.agent_facts(prison.agent.socket)
+    counts = user_counts(gather.processes_of_sessions(found.first_processes))
+    own = {each.need: each for each in counts if each.user == OWN_USER}
+    assert own[INOTIFY_INSTANCES].used == 21
+    assert own[INOTIFY_INSTANCES].held == 20
+    assert own[INOTIFY_INSTANCES].session == greedy.internal_id
+    assert own[PENDING_SIGNALS].used == 30
+    assert own[PENDING_SIGNALS].held == 30
+    assert own[PENDING_SIGNALS].session == greedy.internal_id
+
+
+def rights_of(lines: Sequence[str]) -> dict[str, str]:
+    """What a process may do, by its status."""
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    kinds = ("Uid", "Gid", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
+    return {kind: status[kind] for kind in kinds}
 
 
 def test_container_sees_only_its_own_folder(prison: Prison) -> None:
@@ -212,6 +269,8 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
         return prison.cgroup(session, old, new).read_text().strip()
 
     assert limit("pids/pids.max", "pids.max") == str(PIDS_LIMIT)
+    shm = Path(f"/proc/{prison.agent.session(session).pid}/root/dev/shm")
+    assert os.statvfs(shm).f_blocks * os.statvfs(shm).f_frsize == 64 * 2**20
     assert limit("memory/memory.limit_in_bytes", "memory.max") == str(MEMORY)
     swap = limit("memory/memory.memsw.limit_in_bytes", "memory.swap.max")
     assert swap in {str(MEMORY), "0"}  # memory and swap together, or swap alone
@@ -228,6 +287,44 @@ def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
         if ended.end_reason == pb.END_REASON_OOM:
             break
     assert ended.end_reason == pb.END_REASON_OOM
+
+
+def test_report_names_the_limit_of_processes(prison: Prison) -> None:
+    session = prison.held("forks", pids=20)
+    assert prison.agent.until(session, pb.STATE_EXITED).exit_code == 3
+    report = prison.agent.report(session)
+    assert report.limits_met == [pb.LIMIT_PIDS]
+    assert report.detail == "it could not have another process or thread (limits.pids)"
+
+
+def test_report_names_the_limit_of_shared_memory(prison: Prison) -> None:
+    session = prison.held("fill", "9", shm_bytes=8 * 2**20)
+    assert prison.agent.until(session, pb.STATE_EXITED).exit_code == 135  # SIGBUS
+    report = prison.agent.report(session)
+    assert report.limits_met == [pb.LIMIT_SHM]
+    assert report.detail == "its /dev/shm was full (limits.shm)"
+
+
+def test_a_session_shares_half_of_its_memory(prison: Prison) -> None:
+    session = prison.held("fill", "100", memory_bytes=2**28)
+    prison.observed(session)
+    assert prison.agent.session(session).state == pb.STATE_RUNNING
+
+
+def test_report_says_that_a_child_was_out_of_memory(prison: Prison) -> None:
+    for _ in range(MOST_MISSED):
+        session = prison.held("orphans", str(PIDS_LIMIT), "child-eats", "exit", "0")
+        assert prison.agent.until(session, pb.STATE_EXITED).exit_code == 0
+        report = prison.agent.report(session)
+        if report.oom_killed:
+            break
+    assert report.oom_killed
+
+
+def test_session_with_the_fewest_processes_starts(prison: Prison) -> None:
+    session = prison.held("show", "/proc/self/limits", pids=MIN_PIDS)
+    prison.observed(session)
+    assert prison.agent.session(session).state == pb.STATE_RUNNING
 
 
 def test_f30_a_fork_bomb_stays_within_its_limit_and_ends_when_told(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LOG_BYTES
+from agent.domain.containers.engine import LOG_BYTES
 from agent.logs.sealed import DROPPED
 from tests.demo_game import Image
 from tests.docker.stack import Stack, a_stack, eventually, play_round
@@ -109,7 +109,7 @@ def test_f33_a_full_disk_disturbs_no_game_and_loses_no_log(
         container.kill("SIGTERM")
         stack.until(loud["id"], "exited")
         agent_says = "cannot seal the log"
-        eventually(lambda: agent_says in stack.agent.process.tail(), "no space on the disk")
+        eventually(lambda: stack.agent.process.has_logged(agent_says), "no space on the disk")
         play_round(other)
         read_numbers = whole_log(stack, loud["id"])
         assert read_numbers == list(range(1, len(read_numbers) + 1))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LOG_BYTES
+from agent.domain.containers.engine import LOG_BYTES
 from agent.logs.follower import MISSING
 from agent.logs.sealed import DROPPED
 from tests.docker.killed_agent import KilledAgent

@@ -13,9 +13,9 @@ import pytest
 
 from agent.docker import container_config
 from agent.docker.engine import DockerEngine
-from agent.domain.engine import LOG_BYTES, LogPiece, Start
+from agent.domain.containers.engine import LOG_BYTES, LogPiece, Start
 from agent.domain.errors import EngineError, LogGoneError
-from agent.domain.session import Process, Session
+from agent.domain.sessions.session import Process, Session
 from agent.init import binary
 from agent.init.channel import FOLDER, make_channel
 from agent.kernel.clock import SystemHostClock
@@ -329,7 +329,7 @@ async def test_counts_log_bytes_like_the_engine(
 async def test_seals_too_long_log_with_a_line_that_says_so(
     engine: DockerEngine, image: str, tmp_path: Path
 ) -> None:
-    """With more than two of the engine's real files."""
+    """The log has more than two of the engine's real files."""
     records = Records(tmp_path / "state")
     flood = ("--flood", "0", "--flood-bytes", str(2 * LOG_BYTES))
     async with playing(engine, image, tmp_path, *flood) as game:

@@ -12,6 +12,7 @@ from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import Machine, Player, port_of
 from tests.docker.stack import eventually
 from tests.docker.test_long_runs import assert_complete
+from tests.faults.records import lose_records
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ DAMAGED = slice(8, 24)  # Bytes of a record, within its first names
 
 
 def delete(state: Path, _older: Path) -> None:
-    shutil.rmtree(state / "sessions")
+    lose_records(state)
 
 
 def flip(state: Path, _older: Path) -> None:

@@ -1,21 +1,28 @@
 """Prepared containers on a real engine: taken by a start, executed once, renamed, replaced."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION, container_name
+from agent.domain.containers.engine import LABEL_PREPARED, LABEL_SESSION, container_name
 from tests.demo_game import Image
 from tests.docker.killed_agent import seen_by
 from tests.docker.machine import Machine, Player, port_of
 from tests.docker.preparing_agent import PreparingAgent, a_preparing_agent
-from tests.docker.stack import Stack, a_stack, environment_of, eventually, play_round
+from tests.docker.stack import (
+    PATIENCE,
+    Stack,
+    a_stack,
+    environment_of,
+    eventually,
+    play_round,
+)
 from tests.docker.test_crashes import assert_executed
 from tests.faults.plugin import Figure
 from tests.faults.real_host import listed, stub_of
+from tests.faults.records import lose_records
 from tests.support.agent.samples import an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -110,7 +117,8 @@ def test_a_container_that_others_end_is_not_prepared_again_at_once(machine: Mach
         [waiting] = agent.prepared_containers()
         waiting.stop(timeout=0)
         eventually(lambda: not agent.prepared_containers(), "what remains of it is removed")
-        assert any("prepared containers of" in each for each in agent.warnings)
+        warning = "prepared containers of"
+        eventually(lambda: any(warning in each for each in agent.warnings), "the host says so")
         session = agent.play()
         assert LABEL_SESSION in agent.container_of(session).labels  # it went the ordinary way
         agent.discard(session)
@@ -140,7 +148,7 @@ def test_f06_a_session_in_a_prepared_container_is_in_doubt_until_it_is_claimed(
         with Player(machine, port_of(session)) as player:
             assert player.seen_as(session) == player.address
             agent.kill()
-            shutil.rmtree(agent.state_dir / "sessions")
+            lose_records(agent.state_dir)
             agent.start()
             found = agent.session(session)
             assert found.in_doubt
@@ -164,9 +172,9 @@ def test_f06_a_control_plane_repeats_what_it_asked_of_sessions_in_prepared_conta
         name = container_name(before["internal_id"])
         eventually(lambda: name in stack.containers(), "it has the session's name")
         stack.agent.kill()
-        shutil.rmtree(stack.agent.state_dir / "sessions")
+        lose_records(stack.agent.state_dir)
         stack.agent.start()
-        eventually(lambda: has_identity(stack, made["id"]), "the host knows whose it is")
+        eventually(lambda: has_identity(stack, made["id"]), "the host knows its owner")
         assert stack.record()["process"] == before["process"]
         assert stack.status(made["id"]) == "running"
         play_round(made)
@@ -182,7 +190,7 @@ def has_identity(stack: Stack, session_id: str) -> bool:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(10, marks=pytest.mark.slow),
+        pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
         pytest.param(2000, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)]),
     ],
 )
@@ -226,6 +234,12 @@ def waiting_inits(agent: PreparingAgent) -> set[int]:
 
 
 def until_kept(stack: Stack) -> list[Any]:
-    """Wait until one container waits for a session; return it."""
-    eventually(lambda: len(stack.prepared_containers()) == 1, "one prepared container waits")
+    """Wait until the agent keeps one container for a session; return it."""
+    with stub_of(stack.agent) as stub:
+
+        def kept() -> int:
+            host = stub.GetHost(pb.GetHostRequest(), timeout=PATIENCE).host
+            return sum(shape.kept for shape in host.prepared)
+
+        eventually(lambda: kept() == 1, "one prepared container waits")
     return stack.prepared_containers()

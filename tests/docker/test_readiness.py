@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.domain.session import Port, Process
+from agent.domain.sessions.session import Port, Process
 from agent.kernel.processes import live_process
 from agent.network.bindings import Bindings
 from agent.network.socket_diag import TooManySocketsError
@@ -135,6 +135,16 @@ def test_binding_on_loopback_alone_is_not_ready(stack: Stack, mode: str) -> None
     assert not is_bound(stack, session)
     assert ready_time(stack, session) is None
     stack.end(session)
+
+
+def test_answer_names_the_ports_that_were_not_bound_and_those_that_were(stack: Stack) -> None:
+    wrong = [{"requested": TCP_PORT, "protocol": "udp", "tls": False}]
+    stack.make_game(f"{APPLICATION}-wrong", repository=APPLICATION, ports=wrong)
+    answer = start_when_ready(stack, 1, image=f"{APPLICATION}-wrong")
+    assert answer.status == 504
+    others = f"udp/{UDP_PORT}, tcp/{TCP_PORT}"
+    expected = f"not bound in time: udp/{TCP_PORT} was not bound; {others} were"
+    assert answer.json()["details"].endswith(expected)
 
 
 def test_in_the_hosts_network_only_its_own_processes_count(stack: Stack) -> None:

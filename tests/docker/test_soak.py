@@ -39,7 +39,7 @@ MOST_KILLS = 6
 MEMORY = "memory"  # The name of the host in memory and of its region
 LONG = 90.0  # Seconds for waits that depend on hundreds of sessions
 RETENTION = {"container_retention_hours": 0, "log_retention_days": 0.002}
-"""Of the real host, for 3 minutes: long enough to check logs, and what it keeps does not grow."""
+"""The real host keeps logs for 3 minutes: enough to check them, without growing disks."""
 NO_RETENTION = {**RETENTION, "log_retention_days": 0}
 SETTINGS: Mapping[str, Any] = {
     "regions": [REGION, MEMORY],

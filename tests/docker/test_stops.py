@@ -1,40 +1,25 @@
 """Stops of games behind start scripts, as published images have them, with a real shell."""
 
-import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from time import monotonic
 
 import pytest
 
+from tests.docker.programs import SHELL, programs
 from tests.docker.stack import PATIENCE, Stack, eventually
-from tests.support.agent.tars import Entry, folder
 from tests.support.deployment import REGION
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
 
-SHELL = "/bin/dash"
 READY = {"Prefer": "wait=ready"}
 SAVED = "SIGTERM: saving"
-
-
-def shell() -> list[Entry]:
-    """A shell with its libraries, for an image that has nothing else."""
-    listed = subprocess.run(["ldd", SHELL], check=True, capture_output=True, text=True).stdout
-    paths = {SHELL, *re.findall(r"(/\S+) \(0x", listed)}
-    folders = {str(parent)[1:] for path in paths for parent in Path(path).parents} - {""}
-    files = [
-        Entry(path[1:].encode(), content=Path(path).read_bytes(), mode=0o755) for path in paths
-    ]
-    return [*(folder(name.encode()) for name in sorted(folders)), *files]
 
 
 @pytest.fixture
 def scripted(stack: Stack, registry: Registry) -> Stack:
     """An application `scripted` whose arguments are a script for a shell beside the game."""
     config = {"Entrypoint": [SHELL, "-c"]}
-    push_image(registry.address, "scripted", entries=shell(), config=config)
+    push_image(registry.address, "scripted", entries=programs(SHELL), config=config)
     stack.make_game("scripted", repository="scripted")
     return stack
 
@@ -66,7 +51,7 @@ def test_stop_reaches_the_game_behind_each_kind_of_start_script(scripted: Stack)
 
 def test_report_says_how_a_game_was_stopped(scripted: Stack, registry: Registry) -> None:
     config = {"Entrypoint": [SHELL, "-c"], "StopSignal": "SIGINT"}
-    push_image(registry.address, "interrupted", entries=shell(), config=config)
+    push_image(registry.address, "interrupted", entries=programs(SHELL), config=config)
     scripted.make_game("interrupted", repository="interrupted")
     script = "trap 'exit 8' INT; echo up; while :; do :; done"
     made = scripted.start(image="interrupted", args=[script])

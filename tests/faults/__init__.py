@@ -1,1 +1,1 @@
-"""The faults that Tiltyard must survive: their list, what holds after each, and the evidence."""
+"""The faults that Tiltyard must survive: the list, the invariants after each, and the results."""

@@ -1,9 +1,9 @@
-"""What must hold for those who call the API: I6, I7, I9 and I10."""
+"""Invariants for callers of the API: I6, I7, I9 and I10."""
 
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from tests.faults.invariants import beyond_quota
 from tests.faults.ledger import ledger
 from tests.support.api_client import ApiClient
@@ -13,7 +13,7 @@ _ENDED = {"exited", "dead"}
 
 
 def assert_callers_served(control_plane: ControlPlaneProcess, sessions: Sequence[Session]) -> None:
-    """What callers were answered is still so, and no account sees or uses what it must not.
+    """Check that responses are still true, and that accounts are isolated and within their limits.
 
     `sessions` are those that the hosts of this control plane have recorded.
     """
@@ -35,7 +35,7 @@ def assert_callers_served(control_plane: ControlPlaneProcess, sessions: Sequence
 
 
 def assert_durable(client: ApiClient, account: str, made: list[str]) -> None:
-    """Each session of an account that was answered is visible, and no id has two live ones."""
+    """Check that an account's known sessions are visible, and that no id has two live ones."""
     for session_id in made:
         status = client.get(f"/session/{quote(session_id, safe='')}").status
         assert status == 200, f"I6: session {session_id} of {account} was made, and is {status}"

@@ -1,4 +1,4 @@
-"""The faults that Tiltyard is tested to survive, and why some have no test yet."""
+"""The faults that tests inject, and why some have no test."""
 
 from collections.abc import Mapping
 
@@ -61,4 +61,4 @@ FAULTS: Mapping[int, str] = {
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}
-"""Why a fault has no test of its number."""
+"""Reasons for faults without a test of their number."""

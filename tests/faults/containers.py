@@ -1,4 +1,4 @@
-"""Containers of an agent on a real engine: whose they are, their ports, their removal."""
+"""Containers of an agent on a real engine: their sessions, ports and removal."""
 
 import re
 import time
@@ -8,8 +8,8 @@ from typing import Any
 
 import docker
 
-from agent.domain.engine import LABEL_AGENT
-from agent.domain.session import Session
+from agent.domain.containers.engine import LABEL_AGENT
+from agent.domain.sessions.session import Session
 from tests.faults import invariants
 from tests.support.harness import AgentProcess
 from tests.support.private_network import run
@@ -27,12 +27,12 @@ def containers_of(agent: AgentProcess, engine: docker.DockerClient) -> list[Any]
 
 
 def owner_of(container: Any, sessions: Sequence[Session]) -> str:
-    """The internal id of the session that has a container; empty if it waits for one."""
+    """Return the internal id of a container's session; empty for a prepared container."""
     return invariants.session_of(container.id, container.name, container.labels, sessions)
 
 
 def published(container: Any) -> frozenset[invariants.Address]:
-    """The host ports that the engine publishes for a container."""
+    """Return the host ports that the engine publishes for a container."""
     return frozenset(
         (port.partition("/")[2], int(binding["HostPort"]))
         for port, bindings in container.ports.items()
@@ -41,17 +41,17 @@ def published(container: Any) -> frozenset[invariants.Address]:
 
 
 def led_to_containers(inside: Callable[..., list[str]]) -> frozenset[invariants.Address]:
-    """The host ports that the firewall leads to containers; `inside` runs a command there."""
+    """Return the host ports that the firewall forwards; `inside` runs a command in its network."""
     return led_by(run(*inside("iptables", "-w", "-t", "nat", "-S", "DOCKER")))
 
 
 def led_by(rules: str) -> frozenset[invariants.Address]:
-    """The host ports that rules of the nat table, as `iptables -S` prints them, lead on."""
+    """Return the host ports that nat rules forward, from the output of `iptables -S`."""
     return frozenset((protocol, int(port)) for protocol, port in _DNAT.findall(rules))
 
 
 def remove_container(container: Any, *, volumes: bool = False) -> None:
-    """Remove a container; its agent may be about it too. It is gone when this returns."""
+    """Remove a container, which its agent may be removing, too; returns once it is gone."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

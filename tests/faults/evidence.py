@@ -1,4 +1,4 @@
-"""The page that says what a run of the faults' tests has shown.
+"""The page with the results of tests of faults.
 
 Its text is written by hand; its tables, and what describes the machine, are written here.
 """
@@ -22,7 +22,7 @@ from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs/evidence.md"
 _FAULTS, _PARTS = (f"\n|{columns * '---|'}\n" for columns in (8, 10))
-"""The ends of the heads of both tables: of faults, and of other engines and Pythons."""
+"""Ends of the headers of both tables: of faults, and of other engines and Pythons."""
 _SPARE = re.compile(r"more than \d+ MB, \d+\ndescriptors")
 _KERNEL = re.compile(r"with cgroups of\nversion \d, and iptables by \w+")
 _ROW = re.compile(r"^\| .* \| (`([^`]+)`.* \|)$", re.MULTILINE)
@@ -32,7 +32,7 @@ _ENGINE = {"dockerd": "Docker Engine", "containerd": "containerd", "runc": "runc
 
 
 _Rows = dict[int, dict[str, str]]
-"""The cells of each test of a fault, from its name on, by the fault's number and this name."""
+"""Cells of the rows of tests, from the name on, by the fault's number and the test's name."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class _Test:
 
 
 def write(page: Path, part: str, results: Results) -> None:
-    """Write the page, or a new one; what is of other parts and tests stays as it was."""
+    """Create or update the page; results of other parts and tests remain."""
     text = (page if page.exists() else PAGE).read_text()
     tests: _Rows = defaultdict(dict)
     others = dict(_OTHER.findall(text))
@@ -119,7 +119,7 @@ def _tests(results: Results) -> _Rows:
 
 
 def _other(results: Results) -> str:
-    """What a part has shown, without its name."""
+    """Return the cells of a part's row, without its name."""
     latest = results.latest().values()
     ends = Counter(result.outcome for result in latest)
     versions = [_number(_first_line(name, "--version")) for name in _ENGINE]
@@ -140,7 +140,7 @@ def _rows(fault: int, tests: Mapping[str, str]) -> Iterator[str]:
 
 
 def _written(page: str) -> Iterator[tuple[int, str, str]]:
-    """The tests of a page that was written before: their fault, their name, their cells."""
+    """Return the tests of an existing page: fault, name and cells."""
     for cells, name in _ROW.findall(page):
         fault = fault_of(name.partition("::")[2])
         if fault is not None and exists(name, ROOT):
@@ -148,7 +148,7 @@ def _written(page: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _number(version: str) -> str:
-    """The number in what a program says of its version."""
+    """Return the number in a program's version text."""
     found = re.search(r"\d+\.\d+[\w.+~-]*", version)
     return found[0] if found else "unknown"
 

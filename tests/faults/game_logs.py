@@ -1,4 +1,4 @@
-"""What must hold of the demo game's log, which numbers its lines: I8. Pure."""
+"""The invariant of the demo game's log, whose lines are numbered: I8. Pure."""
 
 import itertools
 import re
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 _LINE = re.compile(rb"(\d{6,}) \d{4}-\d\d-\d\dT[\d:.]+Z ")
 _DROPPED = b"[tiltyard: "
 _MOST_TAKEN = 2**16 // len("000001 2000-01-01T00:00:00.000Z tick\n")
-"""Lines in 64 KiB, the shortest that the game writes: what an engine has of one pipe at most."""
+"""Most lines in 64 KiB, as much as an engine buffers of one pipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The numbers of the lines of one run of the game, or of what follows one of our markers."""
+    """Line numbers of one run of the game, or of the lines after one of the agent's markers."""
 
     numbers: list[int]
     is_cut: bool
 
     @property
     def gaps(self) -> list[int]:
-        """How many lines are missing, wherever some are."""
+        """Return the number of missing lines of each gap."""
         first = [] if self.is_cut else [0]
         return [b - a - 1 for a, b in _breaks([*first, *self.numbers]) if b > a]
 
@@ -28,7 +28,7 @@ class _Run:
 def log_violations(
     internal_id: str, log: bytes, *, may_lack: int = 0, starts: int = 0, last: int = 0
 ) -> list[str]:
-    """What is lost, doubled or out of order in the demo game's log, whole and after its end (I8).
+    """Return lost, duplicate and misordered lines of the demo game's complete log (I8).
 
     The game numbers its lines, each run of it from 1. It may write each second line to stderr:
     order is kept within a stream. Anything may follow one of our markers. An engine that ends
@@ -58,7 +58,7 @@ def log_violations(
 
 
 def lines_lost(log: bytes, last: int = 0) -> int:
-    """How many lines a log lacks, other than where one of our markers says so."""
+    """Return the number of missing lines, except those that the agent's markers report."""
     runs = _runs(log)
     at_the_end = last - _last(runs) if last and not _is_cut_at_its_end(log) else 0
     return at_the_end + sum(sum(run.gaps) for run in runs)
@@ -86,5 +86,5 @@ def _is_cut_at_its_end(log: bytes) -> bool:
 
 
 def _breaks(run: Iterable[int]) -> list[tuple[int, int]]:
-    """Where a line is not followed by the next one."""
+    """Return the positions at which a line is not followed by the next one."""
     return [(a, b) for a, b in itertools.pairwise(sorted(run)) if b != a + 1]

@@ -1,7 +1,7 @@
-"""What holds after every fault, whatever it was: I1 to I11 but for I6 and I10. Pure.
+"""Invariants that must hold after every fault: I1 to I11, except I6 and I10. Pure.
 
-An `Observation` is what a host's records, its engine and its kernel say at one moment when nothing
-is under way. I6 and I10 are what callers see, and `checks.py` asks as one.
+An `Observation` is the state of a host's records, engine and kernel at a moment when no work is in
+progress. I6 and I10 are about responses to callers: see `callers.py`.
 """
 
 import itertools
@@ -9,21 +9,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION, container_name, prepared_name
-from agent.domain.session import Process, Session
+from agent.domain.containers.engine import (
+    LABEL_PREPARED,
+    LABEL_SESSION,
+    container_name,
+    prepared_name,
+)
+from agent.domain.sessions.session import Process, Session
 from tiltyard.contract import EndReason, NetworkMode, State
 
 Address = tuple[str, int]  # A protocol and a host port
 OF_A_HOST = frozenset({1, 2, 3, 4, 5})  # The invariants that `violations` looks at
-LATE_SECONDS = 10.0  # How long after its time a stop may begin when something was broken
-EARLY_SECONDS = 1.0  # How much earlier an end may look by the wall clocks of two processes
+LATE_SECONDS = 10.0  # Tolerance for the begin of a stop after its time, while a fault was injected
+EARLY_SECONDS = 1.0  # Tolerance for the wall clocks of two processes
 
 _FAR = 1e12  # A Unix time after all others
 
 
 @dataclass(frozen=True, slots=True)
 class SeenContainer:
-    """A container with the agent's label; `running` is what the engine says."""
+    """A container with the agent's label; `running` is its state in the engine."""
 
     name: str
     internal_id: str
@@ -34,9 +39,9 @@ class SeenContainer:
 def session_of(
     container: str, name: str, labels: Mapping[str, str], sessions: Iterable[Session]
 ) -> str:
-    """The internal id of the session that has a container; empty if it waits for one.
+    """Return the internal id of a container's session; empty for a prepared container.
 
-    One that was prepared is known by the session's record, or by its name if records are lost.
+    A taken container is identified by the session's record, or by its name if records are lost.
     """
     if LABEL_SESSION in labels:
         return labels[LABEL_SESSION]
@@ -49,7 +54,7 @@ def session_of(
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is there at one moment; `now` is Unix time.
+    """The state of a host at one moment; `now` is Unix time.
 
     `living` are those of the sessions' recorded processes that are alive. `reported` has the
     states that the agent reports, by id, and `free_ports` is what it counts. `rules` are the
@@ -70,13 +75,13 @@ class Observation:
     prepared_folders: frozenset[str] = frozenset()
     restarts_before: Mapping[str, int] = field(default_factory=dict)
     clocks_moved: bool = False
-    """True when the agent was made to see other clocks than its observer."""
+    """True if the test gave the agent other clocks than its observer."""
     more_late_seconds: float = 0.0
-    """How much later than LATE_SECONDS: the grace period, and while the agent was down."""
+    """Added to LATE_SECONDS: the grace period, and the downtime of the agent."""
 
 
 def violations(seen: Observation) -> list[str]:
-    """Every way in which what was seen cannot be right, each with the number of its invariant."""
+    """Return the violated invariants of an observation, each with its number."""
     rules = (
         _containers_and_records,
         _prepared,
@@ -174,7 +179,7 @@ def _lifetimes(seen: Observation) -> Iterator[str]:
 
 
 def lateness(session: Session) -> float:
-    """How many seconds after its time a lifetime ended; 0 for any other end."""
+    """Return the seconds from the end of a lifetime to the stop; 0 for any other end."""
     if session.deadline is None or session.end_reason is not EndReason.TTL:
         return 0.0
     return max(0.0, (session.end_time or 0.0) - session.deadline.expire_time)
@@ -190,7 +195,7 @@ def _stops_and_restarts(seen: Observation) -> Iterator[str]:
 
 
 def doubled(sessions: Iterable[Session]) -> list[str]:
-    """Callers' ids that two sessions had at one time (I7)."""
+    """Return the callers' ids that two concurrent sessions had (I7)."""
     by_caller = defaultdict(list)
     for session in sessions:
         identity = session.spec.identity
@@ -204,7 +209,7 @@ def doubled(sessions: Iterable[Session]) -> list[str]:
 
 
 def beyond_quota(sessions: Iterable[Session], most: Mapping[str, int]) -> list[str]:
-    """Accounts that had more sessions at one time than they may, at most `most` each (I9)."""
+    """Return the accounts that had more than `most` concurrent sessions (I9)."""
     by_account: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for session in sessions:
         if session.is_standby:  # no session of the account before its claim
@@ -231,20 +236,20 @@ def _span(session: Session) -> tuple[float, float]:
 
 
 def ports_of(session: Session, *, published: bool = False) -> list[Address]:
-    """The host ports that a session holds, or those that the engine publishes."""
+    """Return the host ports that a session reserves, or those that the engine publishes."""
     ports = [port for port in session.ports if not (published and port.tls)]
     return [(port.protocol.value, number) for port in ports for number in port.taken]
 
 
 def live(sessions: Iterable[Session]) -> Iterator[Session]:
-    """Those that have their ports."""
+    """Return the sessions that reserve ports."""
     return (session for session in sessions if not session.state.ended)
 
 
 def leftovers(
     before: Mapping[str, frozenset[str]], after: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """What is there, kind by kind, that was not there before (I11)."""
+    """Return the resources that did not exist before, by kind (I11)."""
     wrong = []
     for kind, found in after.items():
         more = found - before.get(kind, frozenset())

@@ -1,14 +1,14 @@
-"""What must hold of a whole host in memory."""
+"""Invariants of a whole host in memory."""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from tests.faults.invariants import OF_A_HOST, Observation, SeenContainer, session_of, violations
 from tests.faults.ledger import ledger
 from tests.support.agent.hosts import Agent
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason, Protocol
 from tiltyard.runtime.back_off import RETRY_LONGEST_SECONDS
 
@@ -24,7 +24,7 @@ def observed(
     ports: int,
     free_ports: int,
 ) -> Observation:
-    """A host in memory as it is now; `ports` are those of its range, TCP and UDP together."""
+    """Return the current state of a host; `ports` are those of its range, TCP and UDP together."""
     return Observation(
         now=now,
         sessions=sessions,
@@ -38,7 +38,7 @@ def observed(
 
 
 async def assert_survived(agent: Agent) -> None:
-    """All is as it must be, also when every session has ended."""
+    """Check the invariants, and again after the end of all sessions."""
     for _ in range(_PASSES):
         await agent.clock.advance(RETRY_LONGEST_SECONDS)
         agent.sessions.end_due()
@@ -75,7 +75,7 @@ def _containers(
     engine: FakeEngine, agent_id: str, sessions: Sequence[Session]
 ) -> list[SeenContainer]:
     published = defaultdict(set)
-    for address, container in engine.published.items():
+    for address, container in engine.ports.published.items():
         published[container].add(address)
     found = [
         SeenContainer(

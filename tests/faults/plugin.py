@@ -1,4 +1,4 @@
-"""A pytest plugin: tests of faults in a long form, with seeds, and what they showed in a page.
+"""A pytest plugin: long forms of tests of faults, seeds, and a page of results.
 
 A test named `test_fNN_…` is one of fault FNN of `catalogue.py`, and marked `fault`. `make
 test-faults` runs each as often as promised (`--long`), keeps how each test ended (`--part`), and
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep how tests end, in the process that gets all reports."""
+    """Record the results of tests, in the process that gets all reports."""
     if not config.option.part or config.option.collectonly or hasattr(config, "workerinput"):
         return
     if commit := commit_of(config.rootpath):
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say what is kept."""
+    """Report which results exist already."""
     if not config.option.part:
         return ""
     if _RESULTS in config.stash:
@@ -85,7 +85,7 @@ def rounds(
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Figure:
-    """Have a number be shown beside the test's result: `figure("sessions lost", 0)`."""
+    """Return a function that shows a number beside the result: `figure("sessions lost", 0)`."""
 
     def show(name: str, value: object) -> None:
         record_property("figure", f"{name}: {value}")
@@ -97,7 +97,7 @@ def figure(record_property: Callable[[str, object], None]) -> Figure:
 def chance(
     request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> Random:
-    """Chance that can be repeated: `--seed` with what a failed test printed."""
+    """Return random numbers; `--seed` with the number that a failed test printed repeats them."""
     seed: int | None = request.config.getoption("seed")
     if seed is None:
         seed = random.randrange(2**32)
@@ -118,7 +118,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test of a fault that looked for nothing after it."""
+    """Fail a test of a fault that did not check the invariants."""
     report = yield
     if call.when == "call":
         item.stash[_PASSED] = report.passed

@@ -1,4 +1,4 @@
-"""What must hold of an agent's process, the engine below it and the kernel below both."""
+"""Invariants of an agent's process, with its engine and kernel."""
 
 import io
 import json
@@ -13,8 +13,8 @@ from typing import Any
 import docker
 import grpc
 
-from agent.domain.engine import LABEL_PREPARED
-from agent.domain.session import Process, Session
+from agent.domain.containers.engine import LABEL_PREPARED
+from agent.domain.sessions.session import Process, Session
 from tests.faults import game_logs, invariants
 from tests.faults.containers import (
     containers_of,
@@ -63,7 +63,7 @@ class RealHost:
         self._read: set[str] = set()  # The sessions whose logs were checked
 
     def note_restarts(self) -> None:
-        """Remember how often each session was started again, which never becomes less."""
+        """Remember each session's number of restarts, which never decreases."""
         self._restarts.update({each.internal_id: each.restart_count for each in self.sessions()})
 
     def sessions(self) -> list[Session]:
@@ -71,7 +71,7 @@ class RealHost:
         return recorded_sessions(self._agent.state_dir)
 
     def assert_survived(self) -> None:
-        """All is as it must be, now and when every session has ended, and then nothing is left."""
+        """Check the invariants now and after the end of all sessions, and that nothing remains."""
         if not ledger.wants_checks:
             return
         self._revive()
@@ -86,7 +86,7 @@ class RealHost:
         ledger.checked.add(11)
 
     def assert_all_end(self) -> None:
-        """End every session of the running agent; all is as it must be, before and after."""
+        """End all sessions of the running agent, and check the invariants before and after."""
         with stub_of(self._agent) as stub:
             until_right(lambda: invariants.violations(self._observed(stub)))
             for session in listed(stub, live_only=True):
@@ -120,7 +120,7 @@ class RealHost:
         assert wrong == [], wrong
 
     def _log(self, stub: Any, session: Session) -> bytes | None:
-        """A sealed log; None if a test's own retention has ended meanwhile."""
+        """Return a sealed log; None if the retention of the test has expired."""
         request = pb.StreamLogsRequest(internal_id=session.internal_id)
         try:
             return b"".join(part.data for part in stub.StreamLogs(request, timeout=_PATIENCE))
@@ -131,7 +131,7 @@ class RealHost:
             raise
 
     def _revive(self) -> None:
-        """Have the agent run as on any host, whatever the test did to it."""
+        """Return the agent to its normal settings after a test."""
         odd = bool(self._agent.settings.get("failpoint")) or self._agent.wrapper != self._wrapper
         if odd or not self._agent.process.is_running:
             self._agent.wrapper = self._wrapper
@@ -215,7 +215,7 @@ class RealHost:
         return frozenset(each for each in found - others if first <= each[1] <= last)
 
     def _others(self, sessions: Sequence[Session]) -> set[invariants.Address]:
-        """Host ports of containers of no session of this agent."""
+        """Return the host ports of other containers than this agent's."""
         ours = {container.id for _, container in self._of_sessions(sessions)}
         there = self._engine.containers.list(ignore_removed=True)
         return {port for each in there if each.id not in ours for port in published(each)}
@@ -250,7 +250,7 @@ def _seen(internal_id: str, container: Any) -> invariants.SeenContainer:
 
 
 def _saved_lines(container: Any, session: Session) -> int:
-    """The number of the game's last line, as it saved it at its end; 0 if it did not."""
+    """Return the number of the game's last line, which it saves at its end; 0 if it did not."""
     if session.exit_code != 0 or session.stop_reason is None:
         return 0
     try:
@@ -266,7 +266,7 @@ def _saved_lines(container: Any, session: Session) -> int:
 
 
 def until_right(wrong: Callable[[], list[str]], patience: float = _PATIENCE) -> None:
-    """Wait until nothing is wrong; the bound is for what stays wrong."""
+    """Wait until no invariant is violated; fail after a bound."""
     deadline = time.monotonic() + patience
     while found := wrong():
         assert time.monotonic() < deadline, json.dumps(found, indent=1)

@@ -1,4 +1,4 @@
-"""How tests ended, written as each of them ends, so that an interrupted run resumes.
+"""The results of tests, written one by one, so that an interrupted run can resume.
 
 A line of `build/results/<commit>/<engine>-<python>-<long|short>.jsonl` is the end of one test; the
 latest line of a test counts. Changes that are not committed are no commit: they have no file.
@@ -24,7 +24,7 @@ WRITTEN = ("docs/evidence.md", "docs/soak.svg")  # A run changes these, which is
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a test ended: "passed", "failed" or "skipped", and the properties of its report."""
+    """The result of a test: "passed", "failed" or "skipped", and the properties of its report."""
 
     test: str
     outcome: str
@@ -38,7 +38,7 @@ class Result:
 
 
 class Results:
-    """The file with the results of one commit on one engine and Python; made when needed."""
+    """The file with the results of one commit on one engine and Python, created when needed."""
 
     def __init__(self, root: Path, commit: str, *, is_long: bool) -> None:
         debian = platform.freedesktop_os_release().get("VERSION_CODENAME", "unknown")
@@ -95,11 +95,11 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Have each process leave out the same tests, also one that replaces another later."""
+        """Make all processes skip the same tests, including processes that replace others."""
         node.workerinput["leave_out"] = self.leave_out
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of one phase of a test, and write how it ended."""
+        """Note one phase of a test, and write its result."""
         if ALREADY_PASSED in dict(report.user_properties):
             return
         test = test_of(report.nodeid)
@@ -132,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class AlreadyPassed(pytest.Item):
-    """In the place of a test that passed at this commit."""
+    """Replaces a test that passed at this commit."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -140,7 +140,7 @@ class AlreadyPassed(pytest.Item):
 
     @classmethod
     def of(cls, test: pytest.Item) -> Self:
-        """Return what takes the place of a test."""
+        """Return the replacement of a test."""
         assert test.parent is not None, "only a session has no parent"
         made: Self = cls.from_parent(test.parent, name=test.name)
         return made
@@ -150,7 +150,7 @@ class AlreadyPassed(pytest.Item):
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Count what was left out by itself."""
+    """Count skipped tests separately."""
     if report.when == "call" and ALREADY_PASSED in dict(report.user_properties):
         return ALREADY_PASSED, "=", "ALREADY PASSED"
     return None

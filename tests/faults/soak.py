@@ -1,4 +1,4 @@
-"""What programs hold after each round of a soak: whether it grows, and a plot of it."""
+"""Resources of the programs after each round of a soak: growth, and a plot."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -10,7 +10,7 @@ PLOT = ROOT / "build/soak.svg"  # Of the latest soak
 
 
 class Held(NamedTuple):
-    """What a program holds when no session is live."""
+    """Resources of a program while no session is live."""
 
     memory: float  # Resident, in MB (10^6 bytes)
     descriptors: int
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 SPARE = Held(memory=16, descriptors=16, files=0)
-"""How much more is no growth: what allocators and pools of threads and connections may keep."""
+"""Tolerance for growth: allocators, and pools of threads and connections, keep as much."""
 _COLOURS = ("#1f6feb", "#d1570a", "#1a7f37")
 _UNITS = {"memory": "memory in MB", "descriptors": "descriptors", "files": "files"}
 _WIDTH = 640
@@ -47,7 +47,7 @@ def medians(samples: Sequence[Sample], program: str) -> Held:
 
 
 def growth(samples: Sequence[Sample]) -> list[str]:
-    """What is held at the end and was not at the beginning."""
+    """Return the resources that grew from the beginning to the end."""
     first, last = compared(samples)
     return [
         f"{kind} of {program}: {before:g} at the beginning, {after:g} at the end"

@@ -1,4 +1,4 @@
-"""Every fault has its test, and the list of faults is whole."""
+"""Every fault has a test, and the list of faults is complete."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whatever an invariant forbids is found by looking."""
+"""Each violation of an invariant is found."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION
-from agent.domain.session import Claim, Deadline, Port, Process, Session, Standby
+from agent.domain.containers.engine import LABEL_PREPARED, LABEL_SESSION
+from agent.domain.sessions.session import Claim, Deadline, Port, Process, Session, Standby
 from tests.faults.game_logs import lines_lost, log_violations
 from tests.faults.invariants import (
     Observation,

@@ -1,4 +1,4 @@
-"""Tests of faults look for what must hold after them, and their page says how they ended."""
+"""Tests of faults must check the invariants, and the page has their results."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def test_f06_that_is_skipped(): pass
 
 
 def run_part(root: Path, *options: str) -> tuple[int, str]:
-    """Run what is in a repository as a part; return its exit code and output."""
+    """Run the tests of a repository as a part; return the exit code and output."""
     plugins = ("no:cacheprovider", "tests.faults.results", "tests.faults.plugin")
     done = subprocess.run(
         [

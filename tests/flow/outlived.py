@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import grpc
 
-from agent.domain.engine import Container, Start
-from agent.domain.session import Session
+from agent.domain.containers.engine import Container, Start
+from agent.domain.sessions.session import Session
 from agent.state.encoding import decode_label
 from tests.faults.callers import assert_callers_served
 from tests.faults.invariants import OF_A_HOST, violations
@@ -27,7 +27,7 @@ from tests.support.controlplane.system import (
     eventually_equals,
 )
 from tests.support.fake_container import EveryImage
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import AgentSpec, ControlPlaneProcess
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -66,7 +66,7 @@ class _SeenEngine(FakeEngine):
 
     def __init__(self, witness: Witness) -> None:
         super().__init__(cast("Any", CLOCK))
-        self.registry = EveryImage()
+        self.image_store.registry = EveryImage()
         self._witness = witness
         witness.engines.append(self)
 

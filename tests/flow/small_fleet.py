@@ -12,36 +12,44 @@ from pathlib import Path
 from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from sqlite_utils import Database
-
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.access.start_rate import StartRate
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import TiltyardError
-from controlplane.domain.placement import Wanted
-from controlplane.domain.start_rate import StartRate
+from controlplane.domain.placement.placement import Wanted
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.host.reports import Reports
+from controlplane.fleet.host_maker import HostMaker
 from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.standby_pools import StandbyPools
+from controlplane.metrics.starts import StartMetrics
 from controlplane.operators.agents import Agents
 from controlplane.pki.tickets import TicketKey
+from controlplane.sessions.attempt import Attempts
 from controlplane.sessions.claim import Claims
+from controlplane.sessions.plans import Plans
 from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.start_request import StartRequest
 from controlplane.settings.model import AgentConfig, Config
-from controlplane.storage.engine.store import Store, _commit, _connect, _Job
-from controlplane.storage.tables.accounts import Caller
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.fleet import declare
-from controlplane.storage.tables.reports import Reports
-from controlplane.storage.tables.sessions import drop_unattempted, end_attempt, free
-from controlplane.storage.tables.tags import Tag
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.sqlite import SqliteDatabase, commit_batch, connect_writer
+from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.worker import Job
+from controlplane.storage.tables.hosts.fleet import declare
+from controlplane.storage.tables.sessions.session_rows import drop_unattempted
+from controlplane.storage.tables.sessions.sessions import end_attempt, free
 from tests.flow.bad_network import Line, MemoryClient
 from tests.flow.virtual_time import VirtualClock, VirtualLoop
 from tests.support.agent import hosts
 from tests.support.agent.samples import IMAGE
-from tests.support.fakes import FakeEngine
+from tests.support.controlplane.transactions import run_sql
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import NetworkMode, PortRequest, Resources
 from tiltyard.contract import Protocol as WireProtocol
+from tiltyard.runtime.failpoints import no_failpoint
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -57,19 +65,18 @@ class LoopStore(Store):
         """Call `given_up` with each given-up attempt after the commit."""
         super().__init__(path)
         self._given_up = given_up
-        self._db: Database | None = None
+        self._db: SqliteDatabase | None = None
 
     async def open(self) -> None:
-        self._db = _connect(self._path, set())
+        self._db = connect_writer(self._path)
 
     async def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    async def run_then(
+    async def run(
         self,
-        then: Callable[[Any], object] | None,
         transaction: Callable[Concatenate[Database, _P], _T],
         *args: _P.args,
         **kwargs: _P.kwargs,
@@ -78,14 +85,13 @@ class LoopStore(Store):
         if self._db is None:
             raise asyncio.CancelledError
         future: Any = asyncio.get_running_loop().create_future()
-        job = _Job(lambda db: transaction(db, *args, **kwargs), future, transaction, None)
-        _commit(self._db, [job], metrics=self._metrics, changed=set())
+        job = Job(lambda db: transaction(db, *args, **kwargs), future)
+        changes = commit_batch(self._db, [job], metrics=self._metrics)
+        self.changes.publish(changes)
         job.resolve()
-        if future.exception() is None:
-            if then is not None:
-                then(future.result())
-            if transaction in {end_attempt, free} and kwargs["unanswered"]:
-                attempt: Any = kwargs.get("attempt") or args[2]
+        if future.exception() is None and transaction in {end_attempt, free}:
+            attempt: Any = kwargs["attempt"] if transaction is free else args[2]
+            if attempt is not None and attempt.is_unanswered:
                 self._given_up(attempt.internal_id)
         await asyncio.sleep(0)
         if self._db is None:
@@ -100,7 +106,7 @@ class LoopStore(Store):
     def copy(self, to: Path) -> None:
         assert self._db is not None
         to.unlink(missing_ok=True)
-        self._db.execute("VACUUM INTO ?", (str(to),))
+        self._db.execute("VACUUM INTO :to", {"to": str(to)})
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         assert self._db is not None
@@ -143,7 +149,7 @@ class Box:
             await self._loop.spawn(self, self._boot(), f"boot {self.name}")
 
     async def kill(self) -> None:
-        """As by SIGKILL."""
+        """End it as SIGKILL does."""
         if self._agent is not None:
             self._agent = None
             self.line.disconnect()
@@ -177,7 +183,7 @@ class _Applications:
 
 
 class _Tags:
-    async def choose(
+    async def choose_tag(
         self, _: object, tags: tuple[Tag, ...], *__: object, **___: object
     ) -> tuple[Tag, None]:
         return tags[0], None
@@ -206,29 +212,43 @@ class Control:
         lines = {box.name: box.line for box in boxes}
         clock = cast("Any", VirtualClock(loop))
         self._key = TicketKey(state / "ticket.key", clock)
-        self.fleet = Fleet(
+        reports = Reports(store, read_ticket=self._key.read, keep_ended=7 * 86_400.0)
+        maker = HostMaker(
             store,
-            Reports(store, read_ticket=self._key.read, keep_ended=7 * 86_400.0),
+            reports,
             login_for=cast("Any", None),
             dial=lambda row: MemoryClient(
                 lines[row.name], lambda: self.alive, partial(self._key.ticket, row.name)
             ),
-            unresponsive_after=5.0,
-            unreachable_after=30.0,
             lost_after=lost_after,
             clock=clock,
             random=Random(0),
         )
+        self.fleet = Fleet(
+            store,
+            maker,
+            unresponsive_after=5.0,
+            unreachable_after=30.0,
+            clock=clock,
+            random=Random(0),
+        )
         pools = StandbyPools(store, self.fleet, clock=clock, random=Random(0))
+        claims = Claims(self.fleet, pools)
         self.starts = Starts(
-            applications=cast("Any", _Applications()),
-            tags=cast("Any", _Tags()),
+            plans=Plans(cast("Any", _Applications()), cast("Any", _Tags()), claims),
             store=store,
             fleet=self.fleet,
+            attempts=Attempts(
+                fleet=self.fleet,
+                reports=reports,
+                clock=clock,
+                reach=no_failpoint,
+                metrics=StartMetrics(),
+            ),
             queue=HostQueue(self.fleet, max_waiting=1000, clock=clock),
             start_timeout=8.0,
             rate=StartRate(1000.0, 1000),
-            claims=Claims(self.fleet, pools),
+            claims=claims,
             clock=clock,
         )
         self.agents = Agents(
@@ -246,9 +266,15 @@ class Control:
     async def _open(self) -> None:
         await self.store.open()
         for account in ACCOUNTS:
-            sql = "INSERT OR IGNORE INTO account(name, created_ms) VALUES (?, 0)"
-            await self.store.run(Database.execute, sql, (account,))
-        await self.store.run(declare, self._config)
+            sql = "INSERT OR IGNORE INTO account(name, created_ms) VALUES (:name, 0)"
+            await self.store.run(run_sql, sql, {"name": account})
+        await self.store.run(
+            declare,
+            regions=self._config.regions,
+            node_pools=self._config.node_pools,
+            registries=(),
+            agents=[entry.agent for entry in self._config.agents],
+        )
         await self.store.run(drop_unattempted)
         await self._key.open()
         await self.fleet.load()
@@ -281,7 +307,7 @@ class Control:
         return True
 
     async def crash(self) -> None:
-        """As by SIGKILL."""
+        """End it as SIGKILL does."""
         self.alive = False
         await self.store.close()
         await self._loop.end(self)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from agent.rpc.enrolment import NotEnrolledError
-from controlplane.storage.tables.accounts import Caller
 from tests.flow.rotating import Rotating, a_caller, answers
 from tests.support.controlplane.system import eventually_equals
 from tests.support.fake_clock import AheadClock
@@ -53,13 +52,11 @@ async def test_a_compromised_authority_is_trusted_no_more_at_once(system: Rotati
 async def test_rotation_continues_when_its_caller_disconnects(system: Rotating) -> None:
     """Half of a rotation would let a new authority sign for a peer on an old connection."""
     await system.joined("host-1")
-    rotation = system.control_plane.services.rotation
     issuer = system.control_plane.issuer
     first = issuer.authority
     hold = held_before(issuer, "trust")
     system.control_plane.fleet.unreachable_after = 0.5
-    operator = Caller("", "token", frozenset())
-    asking = asyncio.create_task(rotation.rotate(operator, compromised=True), name="an operator")
+    asking = asyncio.create_task(system.rotate(compromised=True), name="an operator")
     await hold.reached.wait()
     asking.cancel()
     with suppress(asyncio.CancelledError):

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from tests.flow.bad_network import Fate
 from tests.flow.small_fleet import (
     ACCOUNTS,
@@ -213,8 +213,8 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
             link = self.control.fleet.host(box.name)
             assert link is not None
             assert mine <= recorded, "invented sessions are let be"
-            assert link.unclaimed == mine, "operators see invented sessions alone"
-            assert link.in_flight == 0, f"{box.name} holds what no start has"
+            assert link.state.unclaimed == mine, "operators see invented sessions alone"
+            assert link.state.in_flight == 0, f"{box.name} holds what no start has"
         live_ids = {internal_id for _, internal_id in live}
         assert set(live.values()) <= self.may_live, "it was refused, and runs"
         assert not live_ids & self.given_up, "it was given up, and runs"
@@ -222,7 +222,7 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
         assert self.answered <= self.rows(), "it was answered with 201, and is gone"
         back = {key for key in self.ended if key in live.values()}
         assert not back, f"{back} had ended"
-        owed = self.control.store.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL")
+        owed = self.control.store.rows("SELECT * FROM stop_order WHERE confirmed_ms IS NULL")
         assert not owed, "a stop is owed"
 
     # Helpers of the rules.
@@ -267,7 +267,7 @@ class Convergence(SmallFleet, RuleBasedStateMachine):
     def note_over(self) -> None:
         for internal_id, times in self.over.items():
             assert times == self.starts_of(internal_id), f"{internal_id} was over, and starts"
-        sql = "SELECT internal_id FROM unanswered WHERE stopped_ms IS NOT NULL"
+        sql = "SELECT internal_id FROM stop_order WHERE confirmed_ms IS NOT NULL"
         for (internal_id,) in self.control.store.rows(sql):
             self.over.setdefault(internal_id, self.starts_of(internal_id))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent.state.drain import DrainOrder
+from controlplane.domain.access.callers import Caller
 from controlplane.operators.agents import ShownAgent
-from controlplane.storage.tables.accounts import Caller
 from tests.flow.small_fleet import OneHost
 from tests.support.agent.pools import session_json
 from tiltyard.runtime.clock import to_ms
@@ -36,7 +36,7 @@ def order_on_host(fleet: OneHost, *, draining: bool) -> None:
 
 
 def shown(fleet: OneHost) -> ShownAgent:
-    agent: ShownAgent = fleet.run(fleet.control.agents.get("h0"))
+    agent: ShownAgent = fleet.run(fleet.control.agents.agent_named("h0"))
     return agent
 
 

@@ -54,11 +54,11 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
     plane = system.control_plane
     before = {host.name: await system.identity(host) for host in (first, second)}
     old_caller = plane.issuer.caller
-    due = max(each.row.certificate_expire or 0 for each in plane.fleet.hosts)
+    due = max(each.state.row.certificate_expire or 0 for each in plane.fleet.hosts)
 
     async def all_are_renewed() -> bool:
         await plane.renewal.renew()  # retries hosts that could not be reached
-        return all((each.row.certificate_expire or 0) > due for each in plane.fleet.hosts)
+        return all((each.state.row.certificate_expire or 0) > due for each in plane.fleet.hosts)
 
     async with followed(system, "one") as one, followed(system, "two") as two:
         await plane.renewal.renew()  # none is due
@@ -77,8 +77,10 @@ async def test_certificates_are_renewed_and_no_stream_is_dropped(
             assert renewed.uri == before[host.name].uri
             assert (await system.shown(host.name))["certificateExpires"] > due * 1000
         # They report after the renewal on the stream from before it.
-        reported = [(link, link.reported_at or 0.0) for link in plane.fleet.hosts]
-        await eventually(lambda: all((link.reported_at or 0.0) > at for link, at in reported))
+        reported = [(link, link.state.reported_at or 0.0) for link in plane.fleet.hosts]
+        await eventually(
+            lambda: all((link.state.reported_at or 0.0) > at for link, at in reported)
+        )
         assert not [r for r in caplog.records if "stream broke" in r.getMessage()]
         assert not one.at_eof()
         assert not two.at_eof()

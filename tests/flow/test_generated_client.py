@@ -118,7 +118,7 @@ async def play(api: Generated, client: Any, whole: Whole) -> None:
     session = await call("start_session", status=201, body=api.body("StartBody", wanted))
     [container] = whole.host.live
     whole.engine.write_log(container, b"here we go\n")
-    whole.engine.put_file(container, "/data/save.json", b"{}")
+    whole.engine.find(container).put_file("/data/save.json", b"{}")
     described = await call("get_session", session.id, status=200)
     assert described.status == api.models.SessionStatus.RUNNING
     assert {f"{port.container}/{port.type_}": port.host for port in session.ports} == (

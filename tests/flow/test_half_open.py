@@ -13,7 +13,7 @@ from tests.flow.relay import RELAY, Relayed, a_relay
 from tests.support.agent.served import CLOCK, served
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import eventually
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
 
@@ -38,8 +38,8 @@ async def test_f41_a_host_is_heard_again_though_its_connection_is_dead(
         assert uncollected
         relay.drop_data()
         await eventually(lambda: relay.connections > before)
-        reported_at = link.reported_at
-        await eventually(lambda: link.reported_at != reported_at)
+        reported_at = link.state.reported_at
+        await eventually(lambda: link.state.reported_at != reported_at)
         await system.make_application()
         assert (await system.start()).status == 201
 

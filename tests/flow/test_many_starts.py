@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.placement import has_room
+from controlplane.domain.placement.placement import has_room
 from tests.faults.plugin import Figure
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import System, assert_error, eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import eventually
 
@@ -22,7 +22,7 @@ async def whole(tmp_path: Path) -> AsyncIterator[Whole]:
 
 def kept(whole: Whole) -> int:
     """Return how many prepared containers the control plane knows of."""
-    report = whole.link("host-1").report
+    report = whole.link("host-1").state.report
     return 0 if report is None else sum(shape.kept for shape in report.prepared.values())
 
 

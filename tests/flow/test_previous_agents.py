@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from tests.contract.formats import NUMBERS, released
 from tests.contract.previous import Previous, WholeBehind
 from tests.support.controlplane.system import assert_error, eventually
@@ -39,7 +39,7 @@ async def test_session_from_start_to_report(whole: WholeBehind) -> None:
     assert await whole.status_of("duel") == "running"
     assert (await whole.start(id="duel")).status == 409
     whole.engine.write_log(container, b"one\n")
-    whole.engine.put_file(container, "/data/replay", b"replay")
+    whole.engine.find(container).put_file("/data/replay", b"replay")
     assert (await whole.call("GET", "/logs?id=duel")).body == b"one\n"
     assert (await whole.call("DELETE", "/session/duel")).status == 204
 

@@ -131,4 +131,4 @@ async def test_no_start_is_refused_while_a_host_has_room(
         assert max(host.most_starts_in_flight for host in hosts) <= SLOTS
         assert sum(host.refusals for host in hosts) < HOSTS * ROOM / 100
         links = storm.control_plane.fleet.hosts
-        await eventually(lambda: not any(link.in_flight for link in links))
+        await eventually(lambda: not any(link.state.in_flight for link in links))

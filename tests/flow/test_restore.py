@@ -106,7 +106,7 @@ async def test_a_backup_is_restored_and_the_hosts_report_the_rest(system: Kept) 
     for session_id in ("stopped", "stopped since", "both since"):
         assert await system.status_of(session_id) == "exited"
     assert running(*hosts) == await internal_ids(system)
-    assert await system.rows("SELECT * FROM unanswered WHERE stopped_ms IS NULL") == []
+    assert await system.rows("SELECT * FROM stop_order WHERE confirmed_ms IS NULL") == []
     assert await players(system, "stays") == ["ann"], "of players only the backup knows"
 
     quota = {"quota": {"sessions": len(live) + 1}}

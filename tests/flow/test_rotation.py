@@ -18,7 +18,7 @@ from controlplane.backups.restore import restore
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authority import AUTHORITY_LIFE
-from controlplane.storage.tables.enrolment import renewed
+from controlplane.storage.tables.hosts.enrolment import renewed
 from tests.flow.rotating import Rotating, a_caller
 from tests.support.controlplane.system import assert_error, eventually
 from tests.support.controlplane.transactions import fail_once, intercept
@@ -125,7 +125,7 @@ async def test_host_that_was_away_until_its_certificate_expired_must_enrol_again
     system.control_plane.fleet.unreachable_after = 0.5
     await system.rotate()
     link = system.link("host-1")
-    link.row = replace(link.row, certificate_expire=1)
+    link.state.note_row(replace(link.state.row, certificate_expire=1))
     [left] = (await system.status())["waiting"]
     assert left["why"] == "its certificate has expired: enrol it again"
 
@@ -179,7 +179,7 @@ async def test_move_that_could_not_be_stored_is_repeated(
     await system.all_move()
     cause = "error=cannot write: the disk is full"
     assert f"cannot move to the current authority agent=host-1 {cause}" in caplog.text
-    system.link("host-1").client.redial()  # as when a connection breaks
+    system.link("host-1").state.client.redial()  # as when a connection breaks
     assert (await system.start()).status == 201
     held = x509.load_pem_x509_certificate((await system.identity(host)).certificate)
     sql = "SELECT authority, trusts_former, certificate_serial FROM agent"
@@ -314,7 +314,7 @@ async def test_an_authority_that_is_ending_is_logged(
 async def test_slow_host_keeps_the_certificate_of_the_pending_call(
     system: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a busy machine after a restart: a swap meanwhile would be refused for good."""
+    """A busy machine may be that slow after a restart; a swap meanwhile would be rejected."""
     asked = asyncio.Event()
     answering = asyncio.Event()
     watch = AgentService.Watch

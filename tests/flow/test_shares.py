@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import ContainerSpec
+from agent.domain.containers.engine import ContainerSpec
 from tests.flow.whole import Whole
 from tests.support.controlplane.system import Answer, eventually
 
@@ -77,10 +77,10 @@ async def test_unanswered_starts_hold_their_slots_while_the_host_creates_contain
     link = whole.link(whole.host.name)
     again = _start(whole, "alice", 1)
     await eventually(lambda: sum(starts.queue.waiting().values()) == 1)
-    assert not link.has_start_slot("alice")
+    assert not link.state.has_start_slot("alice")
     answers = await asyncio.gather(*_start(whole, "bob"))
     assert {answer.status for answer in answers} == {201}
     assert not again[0].done()
     slow.created.set()
     assert (await again[0]).status == 201
-    await eventually(lambda: link.has_start_slot("alice"))
+    await eventually(lambda: link.state.has_start_slot("alice"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL
-from controlplane.storage.tables.session_rows import remove_ended
+from controlplane.storage.tables.sessions.session_rows import remove_ended
 from tests.flow.small_fleet import OneHost
 
 HOUR = 3600
@@ -38,12 +38,12 @@ def test_returning_host_is_used_and_shown_in_2_s(fleet: OneHost, how: str, secon
 def test_unresponsive_host_is_avoided_after_5_s_and_unreachable_after_30(fleet: OneHost) -> None:
     fleet.box.line.cut()
     link = fleet.link()
-    fleet.wait(link.reported_at + UNRESPONSIVE_AFTER - fleet.loop.time() - 0.01)
+    fleet.wait(link.state.reported_at + UNRESPONSIVE_AFTER - fleet.loop.time() - 0.01)
     assert fleet.control.may_place()
     fleet.wait(0.02)
     assert not fleet.control.may_place()
     assert fleet.status == "running"
-    fleet.wait(link.reported_at + UNREACHABLE_AFTER - fleet.loop.time() - 0.01)
+    fleet.wait(link.state.reported_at + UNREACHABLE_AFTER - fleet.loop.time() - 0.01)
     assert fleet.status == "running"
     fleet.wait(0.02)
     assert fleet.status == "server_unreachable"
@@ -88,9 +88,9 @@ def test_sessions_of_a_lost_host_are_dead_and_free_their_quota(fleet: OneHost) -
     fleet.disconnect("cut")
     fleet.wait(HOUR - 2 * TRY)
     assert fleet.status == "server_unreachable"
-    assert fleet.link().lost is None
+    assert fleet.link().state.lost is None
     fleet.wait(3 * TRY)
-    assert fleet.link().lost is not None
+    assert fleet.link().state.lost is not None
     assert fleet.status == "dead"
     assert fleet.rows("SELECT end_reason FROM session") == [("host_lost",)]
     assert live(fleet) == []
@@ -114,14 +114,14 @@ def test_returning_host_stops_lost_sessions_and_gets_new_ones(
         fleet.crash()
         fleet.restart()
         fleet.wait(TRY)
-    assert fleet.link().lost is not None
+    assert fleet.link().state.lost is not None
     assert fleet.box.running  # unreachable for all
     fleet.reconnect(how)
     fleet.wait(TRY)
     assert not fleet.box.running
     assert fleet.status == "dead"
-    assert fleet.link().lost is None
-    assert fleet.rows("SELECT 1 FROM unanswered WHERE stopped_ms IS NULL") == []
+    assert fleet.link().state.lost is None
+    assert fleet.rows("SELECT 1 FROM stop_order WHERE confirmed_ms IS NULL") == []
     assert fleet.starts("y")
     assert live(fleet) == ["y"]
     assert len(fleet.box.running) == 1
@@ -155,9 +155,9 @@ def test_downtime_continues_after_a_restart(fleet: OneHost) -> None:
     fleet.crash()
     fleet.restart()
     fleet.wait(HOUR / 2 - 2 * TRY)
-    assert fleet.link().lost is None
+    assert fleet.link().state.lost is None
     fleet.wait(WRITE_INTERVAL + 4 * TRY)  # a crash loses up to that much
-    assert fleet.link().lost is not None
+    assert fleet.link().state.lost is not None
     assert fleet.status == "dead"
 
 
@@ -168,7 +168,7 @@ def test_downtime_excludes_downtime_of_the_control_plane(fleet: OneHost) -> None
     fleet.wait(10 * DAY)
     fleet.restart()
     fleet.wait(HOUR / 2 - 2 * TRY)
-    assert fleet.link().lost is None
+    assert fleet.link().state.lost is None
     assert live(fleet) == ["x"]
     fleet.reconnect("cut")
     fleet.wait(TRY)
@@ -182,7 +182,7 @@ def test_downtime_excludes_stalls_of_the_control_plane(fleet: OneHost) -> None:
         fleet.loop.now += 10 * HOUR
         fleet.wait(TRY)
     assert 10 * LONGEST_GAP < HOUR
-    assert fleet.link().lost is None
+    assert fleet.link().state.lost is None
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -196,5 +196,5 @@ def test_downtime_restarts_after_a_report(fleet: OneHost, crashed: bool) -> None
         fleet.crash()
         fleet.restart()
     fleet.wait(HOUR - 2 * TRY)
-    assert fleet.link().lost is None
+    assert fleet.link().state.lost is None
     assert live(fleet) == ["x"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.state.claims_journal import ClaimsJournal
 from controlplane.domain.errors import AgentUnavailableError
 from tests.flow.relay import RELAY, Relayed, a_relay
@@ -109,7 +109,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     chance = Random(18)
     await warm.keep(10)
     link = warm.link(warm.host.name)
-    claim = link.client.claim_session
+    claim = link.state.client.claim_session
 
     async def lossy(*asked: object) -> object:
         if chance.random() < 0.3:
@@ -119,7 +119,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
             raise AgentUnavailableError("the answer was lost")
         return answer
 
-    monkeypatch.setattr(link.client, "claim_session", lossy)
+    monkeypatch.setattr(link.state.client, "claim_session", lossy)
     count = rounds(40, 400)
     started: list[str] = []
     for first in range(0, count, 40):
@@ -132,7 +132,7 @@ async def test_f18_answers_that_are_lost_leave_nothing_claimed_that_nobody_owns(
     monkeypatch.undo()
     await warm.becomes_ready(10)
     await eventually(lambda: sorted(_names(warm.claimed)) == sorted(started))
-    unanswered = "SELECT 1 FROM unanswered WHERE stopped_ms IS NULL"
+    unanswered = "SELECT 1 FROM stop_order WHERE confirmed_ms IS NULL"
     await eventually_equals(lambda: warm.rows(unanswered), [])
 
 
@@ -163,7 +163,7 @@ async def test_f50_claims_whose_stream_breaks_are_done_once_or_not_at_all(
         await eventually(lambda: sorted(_names(warm.claimed)) == [f"s{n}" for n in range(10)])
         assert not set(begun) & {session.internal_id for session in warm.claimed}
         await warm.becomes_ready(10)
-        unanswered = "SELECT 1 FROM unanswered WHERE stopped_ms IS NULL"
+        unanswered = "SELECT 1 FROM stop_order WHERE confirmed_ms IS NULL"
         await eventually_equals(lambda: warm.rows(unanswered), [])
 
 

@@ -7,7 +7,7 @@ from tests.faults.invariants import OF_A_HOST, violations
 from tests.faults.ledger import ledger
 from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import System, eventually, eventually_equals
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 
 
 class Whole(System):
@@ -35,7 +35,7 @@ class Whole(System):
         link = self.link(self.host.name)
 
         def as_new() -> bool:
-            host = link.report
+            host = link.state.report
             first, last = self.host.config.ports()
             return (
                 host is not None
@@ -51,6 +51,6 @@ class Whole(System):
 
     async def _violations(self) -> list[str]:
         link = self.link(self.host.name)
-        assert link.report is not None
-        free_ports = link.report.free_tcp_ports + link.report.free_udp_ports
+        assert link.state.report is not None
+        free_ports = link.state.report.free_tcp_ports + link.state.report.free_udp_ports
         return violations(self.host.observed(free_ports))

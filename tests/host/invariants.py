@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.domain.engine import LABEL_PREPARED
-from agent.domain.session import Process, Session
+from agent.domain.containers.engine import LABEL_PREPARED
+from agent.domain.sessions.session import Process, Session
+from agent.state.record import PREPARED
 from tests.docker.stack import play_round
 from tests.faults import invariants
 from tests.faults.callers import assert_durable
@@ -52,6 +53,8 @@ def _observed(system: Machine) -> invariants.Observation:
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(base64.b64decode(content))
+        for name in seen["prepared"]:
+            (Path(folder) / PREPARED / name).mkdir(parents=True)
         sessions = recorded_sessions(Path(folder))
     assert invariants.doubled(sessions) == []
     about = seen["status"]["host"]

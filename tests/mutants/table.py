@@ -4,7 +4,7 @@ A row of a table:
 
     [[mutant]]
     name = "lifetime-of-another-boot"       # unique in all files
-    file = "agent/domain/deadlines.py"
+    file = "agent/domain/sessions/deadlines.py"
     old = '''exact text, found once in the file'''
     new = '''what takes its place'''
     tests = ["tests/agent/test_x.py::test_y"]  # each of them must fail

@@ -15,12 +15,15 @@ import click
 from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.support.api_client import ApiClient
 from tests.support.harness import (
+    LOOPBACK,
     AgentProcess,
     AgentSpec,
     ControlPlaneProcess,
     Registry,
     wait_until,
 )
+from tests.support.leftovers import end_leftovers
+from tests.support.loopback_registries import check_registries
 from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
@@ -77,13 +80,16 @@ class Deployment:
     agent: AgentProcess
     control_plane: ControlPlaneProcess
 
-    def __init__(self, steps: Steps, *, prepared: int = 0, **settings: object) -> None:
+    def __init__(
+        self, steps: Steps, *, prepared: int = 0, address: str = LOOPBACK, **settings: object
+    ) -> None:
         """Start nothing yet; `settings` are the control plane's.
 
-        The agent allows the host's network, so `host_network_pools` decides. It keeps at most
-        `prepared` prepared containers.
+        The agent allows the host's network and all capabilities, so the node pool decides. It
+        keeps at most `prepared` prepared containers. Its games are reached at `address`.
         """
         self._steps = steps
+        self._address = address
         self._prepared = prepared
         self._settings = settings
         self._stack = ExitStack()
@@ -98,7 +104,9 @@ class Deployment:
         with ExitStack() as stack:
             with step("Docker Engine") as notes:
                 self.engine = stack.enter_context(DockerEngine())
+                end_leftovers(self.engine.socket)
                 notes.append(str(self.engine.socket))
+                check_registries(self.engine.socket)
             with step("registry") as notes:
                 self.registry = stack.enter_context(Registry())
                 notes.append(self.registry.address)
@@ -109,9 +117,14 @@ class Deployment:
                 # Once the agent has ended: else it reports its removed containers.
                 stack.callback(remove_traces, self.engine.socket, self.registry.address)
                 agent = AgentProcess(
-                    self.engine.socket, prepared=self._prepared, **_overcommitted()
+                    self.engine.socket,
+                    prepared=self._prepared,
+                    public_address=self._address,
+                    bind_address=self._address,
+                    latency_addresses=[self._address],
+                    **_overcommitted(),
                 )
-                self.agent = stack.enter_context(agent.allow_host_network())
+                self.agent = stack.enter_context(agent.allow_privileges())
                 notes.append(self.agent.address)
             with step("control plane") as notes:
                 agents = [AgentSpec("local", self.agent.address)]

@@ -13,7 +13,7 @@ from tiltyard.runtime.clock import SystemClock
 
 _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005  # Seconds left to threads between two checks for idleness
-_PATIENCE = 60.0  # Maximum seconds until all is idle: threads may wait for a slow disk
+_PATIENCE = 120.0  # Maximum seconds until all is idle: threads may wait for a slow disk
 
 _unfinished: set[Future[Any]] = set()
 """Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""

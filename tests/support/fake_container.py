@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from agent.domain import errors
-from agent.domain.engine import (
+from agent.domain.containers.engine import (
     LABEL_CONFIG,
     LONGEST_PIECE_BYTES,
     Container,
@@ -21,11 +21,12 @@ from agent.domain.engine import (
     LogPiece,
     Start,
 )
-from agent.domain.session import Process
-from agent.domain.stopping import Member
+from agent.domain.sessions.session import Process
+from agent.domain.sessions.stopping import Member
 from tests.support.agent.tars import Entry, folder, tar_of
 from tests.support.fake_processes import FakeProcess
 from tiltyard.contract import NetworkMode
+from tiltyard.ends import Limit
 
 _CHUNK = 64 * 1024
 
@@ -45,7 +46,8 @@ class FakeContainer:
     """A container of the fake engine. `starts`: what its init was handed over, run by run.
 
     `tree`: the live processes below its init, the program first. `waits_for_all`: its init
-    outlives the program, which has ended with `program_code`.
+    outlives the program, which has ended with `program_code`. `own_init`: what has taken the place
+    of its init.
     """
 
     spec: ContainerSpec
@@ -74,12 +76,16 @@ class FakeContainer:
     waits_for_all: bool = False
     program_code: int | None = None
     stop_signal: str = ""
+    own_init: FakeProcess | None = None
+    reported_limits: tuple[Limit, ...] = ()
 
     @property
     def members(self) -> list[Member]:
         """The processes of the program, with a first process that is none of our inits at work."""
         found = [each.member for each in self.tree]
-        if self.process is not None and self.init is not InitState.RUNNING:
+        if self.own_init is not None:
+            found.append(self.own_init.member)
+        elif self.process is not None and self.init is not InitState.RUNNING:
             found.append(Member(self.process, 0, "init"))
         return found
 
@@ -88,6 +94,7 @@ class FakeContainer:
         for each in self.tree:
             each.ended.set()
         self.tree.clear()
+        self.own_init = None
         self.waits_for_all = False
         self.program_code = None
 
@@ -98,6 +105,13 @@ class FakeContainer:
     @property
     def labels(self) -> dict[str, str]:
         return self.spec.labels | ({LABEL_CONFIG: self.config} if self.config else {})
+
+    def bind(self) -> None:
+        """Bind all ports."""
+        self.bound = True
+
+    def put_file(self, path: str, data: bytes) -> None:
+        self.files[path] = data
 
     def poke(self) -> None:
         """Wake the readers of the log."""
@@ -117,6 +131,15 @@ class FakeContainer:
                 for piece in pieces
             ]
         self.poke()
+
+    def drop_log(self, pieces: int) -> None:
+        """Drop the oldest parts of the log."""
+        del self.log[:pieces]
+        self.dropped += pieces
+
+    def break_log(self, pieces: int, error: errors.AgentError, *, times: int = 1) -> None:
+        """Make the next log responses fail after this number of parts."""
+        self.log_breaks += [(pieces, error)] * times
 
     async def read_log(
         self, *, follow: bool, tail: int | None, check: Callable[[], None]

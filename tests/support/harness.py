@@ -22,9 +22,12 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.api_client import ApiClient
+from tests.support.leftovers import AGENT_CONFIG, REGISTRY_CONFIG, lock_folder
 from tests.support.real_engine import UnavailableError, accepts
+from tiltyard.contract import Capability
 
 ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = "127.0.0.1"
 
 _START_TIMEOUT = 30.0  # Importing grpc and pydantic takes 2 s on a busy 2-core machine
 _STOP_TIMEOUT = 30.0  # Longer than the sum of the shutdown stages of either program
@@ -215,11 +218,12 @@ class Process:
 
 
 class _Part:
-    """A process with its own temporary folder."""
+    """A process with its own temporary folder, which a later run removes if this one is killed."""
 
     def __init__(self, name: str) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix=f"tiltyard-{name}-")
         self.folder = Path(self._temporary.name)
+        self._lock = lock_folder(self.folder)
         self.process = Process(name, self.folder / "output.log")
 
     def start(self) -> None:
@@ -230,13 +234,19 @@ class _Part:
         try:
             self.start()
         except BaseException:
-            self._temporary.cleanup()
+            self._remove()
             raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with self._temporary:
+        try:
             self.process.stop()
+        finally:
+            self._remove()
+
+    def _remove(self) -> None:
+        with self._lock:  # until the folder is gone
+            self._temporary.cleanup()
 
     def kill(self) -> None:
         """Kill it by SIGKILL; its folder stays."""
@@ -267,7 +277,7 @@ class Registry(_Part):
 
     def launch(self, ready: Callable[[], bool]) -> None:
         """Start it with its settings and wait until it is ready."""
-        config = self.folder / "config.yml"
+        config = self.folder / REGISTRY_CONFIG
         settings = {
             "version": "0.1",
             "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -295,15 +305,15 @@ class AgentProcess(_Part):
         self.doubles_lines = False  # True for an engine 20.10 that has forgotten a run
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
-        self.config = self.folder / "agent.toml"
+        self.config = self.folder / AGENT_CONFIG
         self.settings: dict[str, object] = {
             "state_dir": str(self.state_dir),
             "socket": str(self.socket),
             "docker_socket": str(docker_socket),
             # Tests and the demo must not be reachable from other machines.
-            "public_address": "127.0.0.1",
-            "bind_address": "127.0.0.1",
-            "latency_addresses": ["127.0.0.1"],
+            "public_address": LOOPBACK,
+            "bind_address": LOOPBACK,
+            "latency_addresses": [LOOPBACK],
             "firewall_bridges": [],  # tests must not change the machine's firewall
             "metrics_listen": "",
             # By default none, since tests count the containers of sessions.
@@ -311,10 +321,11 @@ class AgentProcess(_Part):
             **settings,
         }
 
-    def allow_host_network(self) -> Self:
-        """Allow host networking in its policy, from the next start on."""
+    def allow_privileges(self) -> Self:
+        """Allow the host's network and all capabilities in its policy, from the next start on."""
         policy = self.folder / "policy.toml"
-        policy.write_text("host_network = true\n")
+        capabilities = ", ".join(f'"{each}"' for each in Capability)
+        policy.write_text(f"host_network = true\ncapabilities = [{capabilities}]\n")
         self.settings["policy"] = str(policy)
         return self
 
@@ -442,11 +453,10 @@ class ControlPlaneProcess(_Part):
 def _environment(name: str) -> dict[str, str]:
     """The environment of a program as shipped and as its unit sets it, if it has one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TILTYARD_")}
-    path = f"{ROOT / 'tests/support/not_shipped'}:{ROOT}"
     unit = ROOT / f"systemd/tiltyard-{name}.service"
     lines = unit.read_text() if unit.exists() else ""
     of_unit = dict(re.findall(r"^Environment=(\w+)=(.*)$", lines, re.MULTILINE))
-    return {**kept, **of_unit, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**kept, **of_unit, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
 def _http_status(address: str, path: str) -> int:

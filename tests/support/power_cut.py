@@ -7,7 +7,7 @@ its folder was synced after its creation or rename, and if that folder's own nam
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -147,13 +147,13 @@ class Disk:
             case _:
                 self._files[deed.name].since.append(deed)
 
-    def after_a_cut(self, survives: Survives) -> dict[str, bytes]:
-        """The content of each file by name."""
+    def after_a_cut(self, survives: Survives) -> dict[str, bytes | None]:
+        """The content of each file by name; None of a folder."""
         files = self._files if survives() else self._synced
         return {
-            name: bytes(file.after(survives))
+            name: None if file.is_folder else bytes(file.after(survives))
             for name, file in files.items()
-            if not file.is_folder and all(above in files for above in _folders_of(name))
+            if name and all(above in files for above in _folders_of(name))
         }
 
 
@@ -190,7 +190,7 @@ def logged(library: Path, folder: Path, command: Sequence[str]) -> list[Deed]:
 
 def cuts(
     deeds: Sequence[Deed], at: Iterable[int], survives: Survives
-) -> Iterator[tuple[list[str], dict[str, bytes]]]:
+) -> Iterator[tuple[list[str], dict[str, bytes | None]]]:
     """Yield the output so far, and the files after a cut, before each of these operations."""
     disk = Disk()
     said = ""
@@ -204,9 +204,13 @@ def cuts(
             disk.do(deed)
 
 
-def put(files: dict[str, bytes], folder: Path) -> None:
-    """Write the files that a cut has left into a folder."""
+def put(files: Mapping[str, bytes | None], folder: Path) -> None:
+    """Write the files and folders that a cut has left into a folder."""
     folder.mkdir(parents=True)
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        path = folder / name
+        if content is None:
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)

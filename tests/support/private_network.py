@@ -75,6 +75,17 @@ class PrivateNetwork(Network):
                 self.unplug()
             run("ip", "netns", "delete", self.name)
 
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls) -> Iterator[PrivateNetwork]:
+        """Make a network, and remove it at the end."""
+        network = cls()
+        try:
+            network.make()
+            yield network
+        finally:
+            network.remove()
+
     def pids(self) -> list[int]:
         """The pids in the namespace."""
         return [int(pid) for pid in run("ip", "netns", "pids", self.name).split()]

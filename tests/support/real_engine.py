@@ -118,7 +118,7 @@ class DockerEngine:
         if self._lock is None:
             return
         with self._lock as lock:
-            if not _try_lock(lock, fcntl.LOCK_EX):
+            if not try_lock(lock, fcntl.LOCK_EX):
                 _for_others.append(self._daemon)  # another user still needs it
                 return
             lock.seek(0)
@@ -131,12 +131,12 @@ class DockerEngine:
         """Return with a shared lock and a responsive engine."""
         deadline = time.monotonic() + _START_TIMEOUT + _STOP_TIMEOUT
         while time.monotonic() < deadline:
-            if _try_lock(lock, fcntl.LOCK_EX):
+            if try_lock(lock, fcntl.LOCK_EX):
                 if not engine_answers(self.socket):
                     self._start(lock)
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 return
-            if _try_lock(lock, fcntl.LOCK_SH):
+            if try_lock(lock, fcntl.LOCK_SH):
                 if engine_answers(self.socket):
                     return
                 fcntl.flock(lock, fcntl.LOCK_UN)
@@ -218,7 +218,8 @@ def remove_traces(docker_socket: Path, registry_address: str) -> list[str]:
         return removed
 
 
-def _try_lock(lock: IO[str], kind: int) -> bool:
+def try_lock(lock: IO[str], kind: int) -> bool:
+    """Lock a file unless another program holds a lock that excludes this one; return whether."""
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:

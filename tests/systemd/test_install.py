@@ -18,6 +18,14 @@ from tests.support.harness import ROOT, copy_sources, source_files
 from tests.systemd.wheels import fetched_wheels
 
 FOLDERS = ("etc", "opt", "usr/local", "var/lib")  # Folders that an installation writes to
+SETTINGS = {
+    "net/ipv4/ping_group_range": "1\t0",
+    "net/core/netdev_max_backlog": "1000",
+    "fs/inotify/max_user_instances": "128",
+    "kernel/keys/maxkeys": "5000",
+    "kernel/keys/maxbytes": "20000",
+}
+"""Settings of the kernel before an installation."""
 _COMMAND_TIMEOUT = 300.0
 _ENTER = """
 set -e
@@ -31,7 +39,9 @@ for each in $FOLDERS; do
 done
 cp --remove-destination "$folder"/names/* /etc
 [ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd
-mount --bind "$folder/ping_group_range" /proc/sys/net/ipv4/ping_group_range
+for each in $SETTINGS; do
+  mount --bind "$folder/sys/$each" "/proc/sys/$each"
+done
 exec "$@"
 """
 
@@ -45,7 +55,14 @@ class Overlaid:
             (folder / each / "upper").mkdir(parents=True)
             (folder / each / "work").mkdir()
         (folder / "names").mkdir()
-        (folder / "ping_group_range").write_text("1\t0\n")
+        for name, value in SETTINGS.items():
+            file = self.setting(name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{value}\n")
+
+    def setting(self, name: str) -> Path:
+        """Return the file in the place of a setting of the kernel."""
+        return self.folder / "sys" / name
 
     def attempt(
         self,
@@ -57,7 +74,12 @@ class Overlaid:
         done = subprocess.run(
             ["unshare", "--mount", "sh", "-c", _ENTER, "sh", self.folder, *command],
             cwd=cwd,
-            env={**os.environ, "FOLDERS": " ".join(FOLDERS), **(environment or {})},
+            env={
+                **os.environ,
+                "FOLDERS": " ".join(FOLDERS),
+                "SETTINGS": " ".join(SETTINGS),
+                **(environment or {}),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -176,7 +198,10 @@ def _everything_is_in_place(machine: Overlaid) -> None:
         "tiltyard-agent"
     )
     assert "docker" in machine.run("id", "--name", "--groups", "tiltyard-agent").split()
-    assert (machine.folder / "ping_group_range").read_text() == "0 2147483647\n"
+    assert machine.setting("net/ipv4/ping_group_range").read_text() == "0 2147483647\n"
+    assert machine.setting("fs/inotify/max_user_instances").read_text() == "8192\n"
+    assert machine.setting("kernel/keys/maxbytes").read_text() == "200000\n"
+    assert machine.setting("kernel/keys/maxkeys").read_text() == "5000\n"  # it was more already
     for path in machine.written("/opt/tiltyard").rglob("*"):
         found = path.lstat()
         assert found.st_uid == 0, path

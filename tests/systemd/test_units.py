@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from agent.cli.serve import STOP_SECONDS
+from agent.domain.sessions.retention import ENDED_KEPT
 from agent.logs.reading import CHUNK_BYTES as LOG_CHUNK_BYTES
 from agent.logs.reading import EACH_HOST
 from agent.network.tls_gate import Limits
 from agent.network.tls_relay import CHUNK_BYTES
 from agent.settings.model import AgentConfig
-from agent.state.retention import ENDED_KEPT
+from controlplane.admission.byte_room import BODIES_BYTES, RESPONSES_BYTES
 from controlplane.api.enrolling import BOUNDS
-from controlplane.http.byte_room import BODIES_BYTES, RESPONSES_BYTES
 from controlplane.http.listeners import STOP_TIMEOUT
 from controlplane.sessions.descriptions import MOST_BYTES as DESCRIPTION_BYTES
 from controlplane.sessions.sessions import STOP_WAIT

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 from agent.kernel.usage import Counters, counters_of
 
 
@@ -17,7 +17,11 @@ class FakeCgroups:
     def find(self, process: Process) -> Counters:
         """Return the counters of a process, which are missing before the first `use`."""
         name = process.pid
-        return counters_of(f"4:memory:/docker/{name}\n2:cpuacct:/docker/{name}\n", self.root)
+        groups = "".join(
+            f"{number}:{controller}:/docker/{name}\n"
+            for number, controller in enumerate(("pids", "cpuacct", "memory"), start=2)
+        )
+        return counters_of(groups, self.root)
 
     def use(self, process: Process | None, *, cpu_seconds: float, memory_bytes: int) -> None:
         """Set the total usage of a process."""
@@ -28,6 +32,10 @@ class FakeCgroups:
         """Count an OOM kill in the group of a process."""
         text = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
         self._write(process, "memory", "memory.oom_control", text)
+
+    def refuse_process(self, process: Process | None) -> None:
+        """Count a process beyond the limit in the group of a process."""
+        self._write(process, "pids", "pids.events", "max 1\n")
 
     def remove(self, process: Process | None) -> None:
         """Remove the groups of a process, as the engine does after its end."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.domain.preparation import Demand
+from agent.domain.kept.preparation import Demand
 from tests.support.agent.samples import a_spec
 from tiltyard.contract import Identity, SessionSpec
 

@@ -12,7 +12,8 @@ from agent.logs.sealed import SealedLog
 from tests.faults.ledger import ledger
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, an_agent, hosts
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 
 
 @pytest.fixture(autouse=True)

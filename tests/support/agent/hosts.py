@@ -9,11 +9,11 @@ from typing import Any
 
 from agent.artifacts.fetching import Artifacts
 from agent.changes.feed import Feed
-from agent.domain.capacity import Capacity
-from agent.domain.deadlines import Deadlines
-from agent.domain.engine import container_name
-from agent.domain.ports import PortPool
-from agent.domain.session import Port, Session
+from agent.domain.containers.engine import container_name
+from agent.domain.host.capacity import Capacity
+from agent.domain.host.ports import PortPool
+from agent.domain.sessions.deadlines import Deadlines
+from agent.domain.sessions.session import Port, Session
 from agent.domain.steps import STEPS
 from agent.images.images import Images
 from agent.kernel.disks import Disks
@@ -39,8 +39,8 @@ from agent.state.record import Records
 from tests.faults.records import recorded_sessions
 from tests.support.agent.cgroups import FakeCgroups
 from tests.support.agent.samples import IMAGE, MEBIBYTE, a_spec, an_id
-from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock, until_idle
+from tests.support.fake_engine import FakeEngine
 from tests.support.hold import Hold
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
@@ -82,6 +82,19 @@ class Steps:
         self._held[step].set()
 
 
+class FakeSources:
+    """Source translation: the containers that have it, with their addresses and ports."""
+
+    def __init__(self) -> None:
+        self.opened: dict[str, tuple[str, tuple[Port, ...]]] = {}
+
+    async def open(self, session: Session, address: str) -> None:
+        self.opened[session.made_for] = (address, session.ports)
+
+    async def close(self, holder: str) -> None:
+        self.opened.pop(holder, None)
+
+
 class Agent:
     """The parts of one run of an agent that tests use."""
 
@@ -112,6 +125,7 @@ class Agent:
         self.usage = UsageMeter(clock, self.cgroups.find)
         self.flows_forgotten: list[tuple[Port, ...]] = []
         """The ports of each conntrack flush, which can be held at "flows"."""
+        self.sources = FakeSources()
         self.init_programs_in_use: list[Collection[str]] = []
         """The names of the programs that each pass keeps beside the agent's own."""
         feed = Feed()
@@ -129,6 +143,7 @@ class Agent:
             usage=self.usage,
             init=INIT,
             forget_flows=self._forget_flows,
+            sources=self.sources,
             failpoint=self.steps,
         )
         self.reservations = Reservations(
@@ -283,7 +298,7 @@ async def an_agent(
     await tls_ports.look()
     await agent.recovery.load()
     await agent.warm_pools.load()
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     if reconcile:
         await agent.reconciler.pass_once()
     try:
@@ -349,6 +364,7 @@ def host_report(agent: Agent) -> pb.Host:
         engine_version="27.0",
         runc_version="1.1",
         kernel_version="6.1",
+        platform="linux/amd64",
         start_slots=held.start_slots.slots,
         draining=held.drain.now.draining,
         drain_revision=held.drain.now.revision,

@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from agent.domain.engine import LABEL_PREPARED, Container
-from agent.domain.preparation import Discard
-from agent.domain.prepared import Prepared
+from agent.domain.containers.engine import LABEL_PREPARED, Container
+from agent.domain.kept.preparation import Discard
+from agent.domain.kept.prepared import Prepared
 from agent.reconciliation.adoption import Adoption
 from agent.sessions.prepared_containers import PreparedContainers
 from tests.support.agent.hosts import Agent, until

@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agent.domain.engine import container_name
-from agent.domain.pools import WarmPool
-from agent.domain.session import Session
+from agent.domain.containers.engine import container_name
+from agent.domain.kept.pools import WarmPool
+from agent.domain.sessions.session import Session
 from agent.sessions.life import ClaimRequest
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec

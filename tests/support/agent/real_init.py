@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.docker.first_process import init_state
-from agent.domain.engine import InitState
-from agent.domain.session import Process
+from agent.domain.containers.engine import InitState
+from agent.domain.sessions.session import Process
 from agent.init import binary
 from agent.init.channel import make_channel
 from agent.kernel.processes import live_process
@@ -24,16 +24,12 @@ class RealInit:
     channel: Path
 
     async def state(self) -> InitState | None:
-        return await read_state(self.process)
+        return init_state(self.process)
 
     async def until(self, state: InitState | None) -> None:
         """Wait until it is in a state; None for its end."""
         while await self.state() is not state:
             await asyncio.sleep(0)
-
-
-async def read_state(process: Process) -> InitState | None:
-    return await asyncio.to_thread(init_state, process)
 
 
 @contextlib.asynccontextmanager
@@ -44,7 +40,7 @@ async def real_init(
     await asyncio.to_thread(make_channel, channel)
     program = await asyncio.to_thread(_run, channel, env or {})
     try:
-        process = await asyncio.to_thread(live_process, program.pid)
+        process = live_process(program.pid)
         assert process is not None
         yield RealInit(program, process, channel)
     finally:

@@ -4,8 +4,8 @@ import dataclasses
 import uuid
 from typing import Any
 
-from agent.domain.engine import ContainerSpec
-from agent.domain.session import Session
+from agent.domain.containers.engine import ContainerSpec
+from agent.domain.sessions.session import Session
 from tiltyard.contract import Identity, NetworkMode, PortRequest, Protocol, Resources, SessionSpec
 
 MEBIBYTE = 1024**2
@@ -57,5 +57,7 @@ def a_container_spec(**changes: Any) -> ContainerSpec:
         limits=Resources(),
         public_dir="/nonexistent",
         record="{}",
+        pids=512,
+        shm_bytes=2**26,
     )
     return dataclasses.replace(spec, **changes)

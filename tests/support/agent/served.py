@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from agent.app.daemon import Daemon
 from agent.cli.main import main
 from agent.domain.clock import HostClock
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.kernel.clock import SystemHostClock
 from agent.network.tls_certificate import CertificateFiles
 from agent.sessions.manager import SessionManager
@@ -21,8 +21,9 @@ from tests.faults.memory_host import observed
 from tests.faults.records import recorded_sessions
 from tests.support.agent.hosts import all_ports_free
 from tests.support.agent.samples import IMAGE
+from tests.support.fake_clock import FakeClock
 from tests.support.fake_container import EveryImage
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_engine import FakeEngine
 
 CLOCK = SystemHostClock()
 
@@ -43,7 +44,7 @@ class WholeAgent:
         self.clock = clock
         if engine is None:
             engine = FakeEngine(FakeClock(CLOCK.time()))
-            engine.registry = EveryImage()
+            engine.image_store.registry = EveryImage()
         self.engine = engine
         self.config = AgentConfig(
             socket=folder / f"{name}.sock",
@@ -149,7 +150,7 @@ async def served(
     prepared: int = 0,
 ) -> AsyncIterator[WholeAgent]:
     """Serve until the context ends, with an image for sessions."""
-    engine.add_image(IMAGE)
+    engine.image_store.add(IMAGE)
     policy = folder / "policy.toml"
     await asyncio.to_thread(policy.write_text, "host_network = true\n")
     async with WholeAgent(

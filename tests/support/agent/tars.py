@@ -5,6 +5,9 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.artifacts.tar_filter import TarFilter, TarLimits
+
+ROOT = b"data"  # The name of the archive in most tests
 LARGEST_TIME = 8**11 - 1
 
 
@@ -68,6 +71,15 @@ def read(data: bytes) -> list[Entry]:
                 )
             )
     return found
+
+
+def filtered(
+    data: bytes, *, root: bytes = ROOT, limits: TarLimits | None = None, pieces: int = 2**20
+) -> bytes:
+    """Return the output of the agent's filter, which gets the input in pieces."""
+    tar = TarFilter(root, limits)
+    parts = [tar.feed(data[at : at + pieces]) for at in range(0, len(data), pieces)]
+    return b"".join(parts) + tar.close()
 
 
 def resummed(block: bytes) -> bytes:

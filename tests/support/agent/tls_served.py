@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.domain.session import Port, Process, Session
+from agent.domain.sessions.session import Port, Process, Session
 from agent.kernel.processes import live_process
 from agent.network.tls_certificate import CertificateFiles
 from agent.network.tls_gate import Limits
@@ -19,7 +19,7 @@ from tests.support.agent.hosts import until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tls_players import Player, issue, trusting
 from tests.support.certificates import Signer
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 from tests.support.harness import free_port
 from tiltyard.contract import PortRequest, Protocol, State
 

@@ -1,14 +1,14 @@
 """Hosts, claims and reports as the fake agent returns them."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from google.protobuf.duration_pb2 import Duration
 
-from agent.rpc.wire import spec_from_proto
+from tests.support.controlplane.shapes import key_of
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.contract import shape_key
 
+IMAGES_IN_MESSAGE = 2000  # As agents send them
 GIB = 1024**3
 LIVE = {
     agent_pb2.STATE_CREATED,
@@ -37,6 +37,7 @@ def host_of(name: str) -> agent_pb2.Host:
         engine_version="28.5.2",
         runc_version="1.3.3",
         kernel_version="6.12.0",
+        platform="linux/amd64",
         start_slots=8,
     )
 
@@ -57,10 +58,17 @@ def host_with(
     return found
 
 
-def key_of(spec: agent_pb2.SessionSpec) -> str:
-    """Return the key of a spec's shape; "" if it has none."""
-    shape = spec_from_proto(spec).shape
-    return "" if shape is None else shape_key(shape)
+def image_batches(sizes: Mapping[str, int]) -> list[agent_pb2.ImageBatch]:
+    """Return the messages that list the images of a host; `sizes` are in bytes."""
+    names = sorted(sizes)
+    step = IMAGES_IN_MESSAGE
+    parts = [names[first : first + step] for first in range(0, len(names), step)] or [[]]
+    batches = [
+        agent_pb2.ImageBatch(images=part, sizes=[sizes[image] for image in part]) for part in parts
+    ]
+    batches[0].first = True
+    batches[-1].last = True
+    return batches
 
 
 def take_prepared(host: agent_pb2.Host, spec: agent_pb2.SessionSpec) -> None:
@@ -79,8 +87,46 @@ def is_claimable(session: agent_pb2.Session, request: agent_pb2.Claim) -> bool:
     return request.again or (session.HasField("ready_time") and not session.in_doubt)
 
 
+def is_known_standby(
+    session: agent_pb2.Session, request: agent_pb2.Claim, incarnation: str
+) -> bool:
+    """Return whether a claim names the newest report of a standby."""
+    if not session.warm_pool or request.known_incarnation != incarnation:
+        return False
+    return request.known_sequence == session.sequence
+
+
+def claim_result(session: agent_pb2.Session, *, is_known: bool) -> agent_pb2.ClaimResult:
+    """Return the result of a claim, with its changes alone if the caller knows the standby."""
+    result = agent_pb2.ClaimResult()
+    if is_known:
+        name = "TILTYARD_SESSION_ID"
+        result.claimed.sequence = session.sequence
+        result.claimed.injected_env[name] = session.injected_env[name]
+    else:
+        result.session.CopyFrom(session)
+    return result
+
+
 def _names(identity: agent_pb2.Identity) -> tuple[str, str, str]:
     return identity.account, identity.session_id, identity.application
+
+
+def bindings_of(
+    session: agent_pb2.Session, others: Iterable[agent_pb2.BoundPort]
+) -> agent_pb2.GetBindingsResponse:
+    """Return the ports of a session, all of them unbound until it is ready."""
+    if session.HasField("ready_time"):
+        return agent_pb2.GetBindingsResponse()
+    unbound = [
+        agent_pb2.UnboundPort(
+            protocol=port.protocol,
+            container_port=port.container_port,
+            own_port=port.container_port,
+        )
+        for port in session.ports
+    ]
+    return agent_pb2.GetBindingsResponse(unbound=unbound, others=others)
 
 
 def report_of(session: agent_pb2.Session, log: bytes) -> agent_pb2.GetReportResponse:

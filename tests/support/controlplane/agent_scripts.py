@@ -1,14 +1,19 @@
 """Scripts of the fake agent: what a call does besides, or instead."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 import grpc
 
-from agent.rpc.statuses import GRPC_CODES
+from tests.support.controlplane.agent_answers import bindings_of
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.contract import ERROR_REASON_KEY, ErrorReason
+from tiltyard.contract import ERROR_REASON_KEY
 
+STATUSES = {
+    "SESSION_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "SPEC_CONFLICT": grpc.StatusCode.INVALID_ARGUMENT,
+}
+"""Those that contract tests compare with an agent's: the control plane goes by the reason."""
 Script = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[object]]
 
 
@@ -16,7 +21,17 @@ async def refuse(
     context: grpc.aio.ServicerContext[Any, Any], reason: str, text: str = "as scripted"
 ) -> NoReturn:
     """Abort a call as an agent does, with the reason in the trailing metadata."""
-    await context.abort(GRPC_CODES[ErrorReason[reason]], text, ((ERROR_REASON_KEY, reason),))
+    code = STATUSES.get(reason, grpc.StatusCode.FAILED_PRECONDITION)
+    await context.abort(code, text, ((ERROR_REASON_KEY, reason),))
+
+
+async def known_session(
+    sessions: Mapping[str, agent_pb2.Session], request: Any, context: Any
+) -> agent_pb2.Session:
+    """Return the session that a request names; refuse the call if there is none."""
+    if request.internal_id not in sessions:
+        await refuse(context, "SESSION_NOT_FOUND")
+    return sessions[request.internal_id]
 
 
 def refusing(reason: str, text: str = "as scripted") -> Script:
@@ -66,6 +81,7 @@ class ScriptedCalls:
     before_logs: Script | None = None
     after_logs: Script | None = None
     before_report: Script | None = None
+    before_bindings: Script | None = None
     before_artifact: Script | None = None
     before_pull: Script | None = None
     during_pull: Script | None = None
@@ -76,7 +92,9 @@ class ScriptedCalls:
     before_shapes: Script | None = None
 
     def __init__(self) -> None:
+        self.sessions: dict[str, agent_pb2.Session] = {}
         self.shape_orders: list[agent_pb2.SetShapesRequest] = []
+        self.bound_instead: list[agent_pb2.BoundPort] = []
 
     async def SetShapes(  # noqa: N802
         self, request: agent_pb2.SetShapesRequest, context: Any
@@ -84,6 +102,20 @@ class ScriptedCalls:
         await run_script(self.before_shapes, request, context)
         self.shape_orders.append(request)
         return agent_pb2.SetShapesResponse()
+
+    async def GetBindings(  # noqa: N802
+        self, request: agent_pb2.GetBindingsRequest, context: Any
+    ) -> agent_pb2.GetBindingsResponse:
+        await run_script(self.before_bindings, request, context)
+        session = await known_session(self.sessions, request, context)
+        return bindings_of(session, self.bound_instead)
+
+    async def FetchArtifact(  # noqa: N802
+        self, request: agent_pb2.FetchArtifactRequest, context: Any
+    ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
+        await run_script(self.before_artifact, request, context)
+        yield agent_pb2.FetchArtifactResponse(data=b"tar of ")
+        yield agent_pb2.FetchArtifactResponse(data=request.path.encode())
 
     async def _refuse_call(self, _: Any, context: Any) -> NoReturn:
         await refuse(context, "UNIMPLEMENTED")

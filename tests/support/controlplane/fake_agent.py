@@ -5,18 +5,20 @@ import copy
 import time
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from agent.rpc.tls_server import new_server
-from agent.rpc.wire import image_batches
 from tests.support.controlplane.agent_answers import (
     LIVE,
+    claim_result,
     host_of,
     host_with,
+    image_batches,
     is_claimable,
+    is_known_standby,
     report_of,
     take_prepared,
 )
@@ -24,11 +26,15 @@ from tests.support.controlplane.agent_scripts import (
     ClaimContext,
     RefusedClaimError,
     ScriptedCalls,
+    known_session,
     refuse,
     run_script,
 )
+from tests.support.controlplane.fake_log import FakeLog
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc
 
+PINGS_OF_IDLE = ("grpc.http2.min_ping_interval_without_data_ms", 2_000)
+"""Else the server would disconnect a control plane that checks an idle connection."""
 MOST_SESSIONS = 200  # Maximum number of sessions with standbys, whatever the size of a pool
 
 
@@ -45,6 +51,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         self.incarnation = str(uuid.uuid4())
         self.sequence = 0
         self.reconciled = True
+        self.knows_images = True  # False before the engine has listed them
         self.beat = 2.0
         self.sessions: dict[str, agent_pb2.Session] = {}
         self.tombstones: set[str] = set()
@@ -59,7 +66,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         self.logs: list[bytes] = [b"line 1\n", b"line 2\n"]
         self.report: agent_pb2.GetReportResponse | None = None
         """The report of all ended sessions; None for individual ones."""
-        self.log_follow = asyncio.Event()
+        self.log = FakeLog()
         self.log_cancelled = asyncio.Event()
         self.drains: list[agent_pb2.SetDrainRequest] = []
         self.claimed: list[agent_pb2.Claim] = []
@@ -81,7 +88,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
 
     async def start(self) -> None:
         """Listen; earlier sessions are kept."""
-        self._server = new_server()
+        self._server = grpc.aio.server(options=[PINGS_OF_IDLE])
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self, self._server)
         self._server.add_insecure_port(self.address)
         await self._server.start()
@@ -238,33 +245,22 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.StreamLogsRequest, context: Any
     ) -> AsyncIterator[agent_pb2.StreamLogsResponse]:
         await run_script(self.before_logs, request, context)
-        for data in self.logs:
-            yield agent_pb2.StreamLogsResponse(data=data)
-        await run_script(self.after_logs, request, context)
-        if request.follow:
-            try:
-                await self.log_follow.wait()
-            except asyncio.CancelledError:
-                self.log_cancelled.set()
-                raise
+        try:
+            then = partial(run_script, self.after_logs, request, context)
+            async for part in self.log.read(self.logs, request, then):
+                yield part
+        except (asyncio.CancelledError, GeneratorExit):  # wherever the call stands
+            self.log_cancelled.set()
+            raise
 
     async def GetReport(  # noqa: N802
         self, request: agent_pb2.GetReportRequest, context: Any
     ) -> agent_pb2.GetReportResponse:
         await run_script(self.before_report, request, context)
-        if request.internal_id not in self.sessions:
-            await refuse(context, "SESSION_NOT_FOUND")
-        session = self.sessions[request.internal_id]
+        session = await known_session(self.sessions, request, context)
         if session.state in LIVE:
             await refuse(context, "SESSIONLIVE")
         return self.report or report_of(session, b"".join(self.logs))
-
-    async def FetchArtifact(  # noqa: N802
-        self, request: agent_pb2.FetchArtifactRequest, context: Any
-    ) -> AsyncIterator[agent_pb2.FetchArtifactResponse]:
-        await run_script(self.before_artifact, request, context)
-        yield agent_pb2.FetchArtifactResponse(data=b"tar of ")
-        yield agent_pb2.FetchArtifactResponse(data=request.path.encode())
 
     async def PullImage(  # noqa: N802
         self, request: agent_pb2.PullImageRequest, context: Any
@@ -312,7 +308,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         async def claim(one: agent_pb2.Claim) -> None:
             result = agent_pb2.ClaimResult(number=one.number)
             try:
-                result.session.CopyFrom(await self._claim(one, ClaimContext(context)))
+                result.MergeFrom(await self._claim(one, ClaimContext(context)))
             except RefusedClaimError as error:
                 result.reason = error.reason
                 result.error = error.text
@@ -334,7 +330,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         finally:
             working.cancel()
 
-    async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.Session:
+    async def _claim(self, request: agent_pb2.Claim, context: Any) -> agent_pb2.ClaimResult:
         await run_script(self.before_claim, request, context)
         session = self.sessions.get(request.internal_id)
         if session is None or not is_claimable(session, request):
@@ -342,6 +338,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         assert session is not None
         self.claimed.append(request)
         pool_id = session.warm_pool
+        is_known = is_known_standby(session, request, self.incarnation)
         session.identity.CopyFrom(request.identity)
         if request.HasField("ttl") and pool_id:
             session.expire_time.FromNanoseconds(time.time_ns() + request.ttl.ToNanoseconds())
@@ -349,11 +346,11 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         session.warm_pool = ""
         session.in_doubt = False
         self._notify(session)
-        answer = copy.deepcopy(session)
+        result = claim_result(session, is_known=is_known)
         if pool_id:
             self.fill(pool_id)
         await run_script(self.after_claim, request, context)
-        return answer
+        return result
 
     async def SetDrain(  # noqa: N802
         self, request: agent_pb2.SetDrainRequest, context: Any
@@ -474,7 +471,7 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
         return [
             agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),
-            *self._image_batches(),
+            *(self._image_batches() if self.knows_images else []),
             agent_pb2.WatchResponse(host=self._host()),
             agent_pb2.WatchResponse(sessions=agent_pb2.SessionBatch(sessions=sessions)),
             agent_pb2.WatchResponse(snapshot_end=end),

@@ -26,6 +26,16 @@ def image(content: str = "", **more: Any) -> dict[str, Any]:
     return {"schemaVersion": 2, "mediaType": IMAGE, **parts, **more}
 
 
+def config(
+    system: str = "linux",
+    architecture: str = "amd64",
+    execution: dict[str, list[str]] | None = None,
+) -> dict[str, Any]:
+    """Make an image's config. `execution`: its entry point and command, by default a program."""
+    executed = {"Entrypoint": ["/game"]} if execution is None else execution
+    return {"os": system, "architecture": architecture, "config": executed}
+
+
 def index(*manifests: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Make an image index."""
     return {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(manifests), **more}
@@ -42,6 +52,8 @@ class FakeRegistry:
         self.tags: dict[tuple[str, str], str] = {}
         self.manifests: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Content and type, by repository and digest."""
+        self.blobs: dict[str, bytes] = {}  # By digest, of any repository; 404 for others
+        self.blob_status = 200
         self.header_digest: str | None = None  # Replaces the digest in the header; empty omits it
         self.status = 200
         self.hangs = False
@@ -53,6 +65,7 @@ class FakeRegistry:
         self.heeds_n = True
         self.list_body: str | None = None
         self.link = '<http://192.0.2.9/v2/elsewhere?last={last}&n={n}>; rel="next"'
+        self.listed = 0  # How often `list_body` was asked for: `{page}` in `link`
         self.address = ""
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -60,6 +73,13 @@ class FakeRegistry:
     def push(self, repository: str, tag: str, content: str = "") -> str:
         """Add a tag, or move it to a new image; return the digest."""
         return self.push_manifest(repository, tag, image(f"{repository}:{tag}{content}"))
+
+    def with_config(self, content: Any, **more: Any) -> dict[str, Any]:
+        """Add a config, and make a manifest of an image with it."""
+        text = content if isinstance(content, str) else json.dumps(content)
+        descriptor = blob(CONFIG, text)
+        self.blobs[descriptor["digest"]] = text.encode()
+        return image(config=descriptor, **more)
 
     def push_manifest(self, repository: str, tag: str, manifest: Any, kind: str = "") -> str:
         """Add a manifest by its digest and optionally a tag; return the digest."""
@@ -76,6 +96,7 @@ class FakeRegistry:
         app.router.add_get("/token", self._token)
         app.router.add_route("*", "/v2/{repository:.+}/manifests/{reference}", self._manifest)
         app.router.add_get("/v2/{repository:.+}/tags/list", self._list)
+        app.router.add_get("/v2/{repository:.+}/blobs/{digest}", self._blob)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -108,7 +129,9 @@ class FakeRegistry:
         if self.status != 200:
             return web.Response(status=self.status)
         if self.list_body is not None:
-            return web.Response(text=self.list_body, headers={"Link": self.link})
+            self.listed += 1
+            link = self.link.replace("{page}", str(self.listed))
+            return web.Response(text=self.list_body, headers={"Link": link})
         repository = request.match_info["repository"]
         last = request.query.get("last", "")
         tags = sorted(tag for name, tag in self.tags if name == repository and tag > last)
@@ -135,3 +158,12 @@ class FakeRegistry:
         shown = digest if self.header_digest is None else self.header_digest
         headers = {"Content-Type": kind} | ({"Docker-Content-Digest": shown} if shown else {})
         return web.Response(body=content, headers=headers)
+
+    async def _blob(self, request: web.Request) -> web.Response:
+        digest = request.match_info["digest"]
+        if digest == self.hangs_on:
+            await self._stopping.wait()
+        if self.blob_status != 200 or digest not in self.blobs:
+            status = 404 if self.blob_status == 200 else self.blob_status
+            return web.Response(status=status, headers={"Location": "http://192.0.2.9/"})
+        return web.Response(body=self.blobs[digest])

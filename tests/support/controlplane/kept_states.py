@@ -8,9 +8,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import sqlite_utils
 from click.testing import CliRunner, Result
 from cryptography.fernet import Fernet
-from sqlite_utils import Database
 
 from controlplane.backups.backup import AUTHORITY, KEYS, REGISTRY_KEY, TICKET_KEY, back_up
 from controlplane.cli.main import main
@@ -35,7 +35,7 @@ def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
     config.database.chmod(0o600)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA wal_autocheckpoint=0")
-    migrate(Database(connection))
+    migrate(sqlite_utils.Database(connection))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("INSERT INTO account(name, created_ms) VALUES (?, 0)", (account,))
     # As after SIGKILL: closing the database would checkpoint its WAL.

@@ -91,4 +91,4 @@ def give_loopback_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         assert host == NAME
         return [(socket.AF_INET, socket.IPPROTO_TCP, "127.0.0.1")]
 
-    monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
+    monkeypatch.setattr("controlplane.registries.resolver.look_up", look_up)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from controlplane.domain import tokens
+from controlplane.domain.access import tokens
 
 
 class StubApi:

@@ -1,6 +1,7 @@
 """Hooks between a use case and its database transaction."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -9,9 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlite_utils
 
-from controlplane.storage.engine.store import Database, Store
+from controlplane.storage.engine.database import NO_VALUES, Database, Values
+from controlplane.storage.engine.migrations import migrate
+from controlplane.storage.engine.sqlite import SqliteDatabase
+from controlplane.storage.engine.store import Store
 from tests.support.controlplane.system import PATIENCE
+
+
+def connection_of(db: Database) -> sqlite3.Connection:
+    """The connection of a transaction, to trace its statements."""
+    assert isinstance(db, SqliteDatabase)
+    return db.connection
+
+
+def run_sql(db: Database, sql: str, values: Values = NO_VALUES) -> list[Any]:
+    """A transaction of one statement."""
+    return db.execute(sql, values).fetchall()
+
+
+def new_database() -> SqliteDatabase:
+    """A database in memory, with the newest schema."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    migrate(sqlite_utils.Database(connection))
+    return SqliteDatabase(connection)
+
 
 Go = Callable[[], Awaitable[Any]]  # Runs the transaction
 
@@ -21,18 +45,18 @@ def intercept(
 ) -> None:
     """Run `around` in place of each call of a transaction, look or read."""
 
-    def patch(name: str, place: int) -> None:
+    def patch(name: str) -> None:
         original = getattr(Store, name)
 
         async def intercepted(*args: Any, **more: Any) -> Any:
             go = partial(original, *args, **more)
-            return await (around(go) if args[place] is function else go())
+            return await (around(go) if args[1] is function else go())
 
         monkeypatch.setattr(Store, name, intercepted)
 
-    patch("run_then", 2)  # which `run` calls
-    patch("look", 1)
-    patch("read", 1)
+    patch("run")
+    patch("look")
+    patch("read")
 
 
 def fail_once(error: Exception) -> Callable[[Go], Awaitable[Any]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.pki.issuer import Issuer
-from controlplane.storage.engine.store import Database, Store
+from controlplane.storage.engine.store import Store
+from tests.support.controlplane.transactions import run_sql
 from tiltyard.runtime.clock import SystemClock
 
 
@@ -17,7 +18,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     account = "INSERT INTO account(name, created_ms) VALUES ('alice', 1000)"
     hosts = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h'), ('g', 'unix:/g')"
     for sql in (account, hosts):
-        await store.run(Database.execute, sql)
+        await store.run(run_sql, sql)
     yield store
     await store.close()
 

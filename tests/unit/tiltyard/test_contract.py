@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from tiltyard.contract import (
+    Capability,
     Identity,
     NetworkMode,
     PortRequest,
@@ -35,6 +36,8 @@ SPEC = SessionSpec(
     ttl=600,
     ports=(PortRequest(7777, Protocol.UDP), PortRequest(443, Protocol.TCP, tls=True)),
     disk_bytes=10**9,
+    pids=1000,
+    shm_bytes=2**28,
 )
 GPU = Resources(nano_cpus=10**9, memory_bytes=2**30, gpus=1)
 
@@ -56,6 +59,8 @@ def test_a_shape_keeps_what_a_container_has_from_its_creation() -> None:
     assert shape.limits == SPEC.limits
     assert shape.ports == SPEC.ports
     assert shape.disk_bytes == SPEC.disk_bytes
+    assert shape.pids == SPEC.pids
+    assert shape.shm_bytes == SPEC.shm_bytes
 
 
 def test_a_shape_has_nothing_that_a_start_hands_over_or_records() -> None:
@@ -65,6 +70,10 @@ def test_a_shape_has_nothing_that_a_start_hands_over_or_records() -> None:
     assert shape.env == {}
     assert not shape.restart
     assert shape.ttl is None
+
+
+def test_a_container_serves_images_with_and_without_an_init_of_their_own() -> None:
+    assert replace(SPEC, image_init=True).shape == SPEC.shape
 
 
 def test_shape_leaves_out_how_a_session_is_stopped() -> None:
@@ -109,6 +118,9 @@ def test_sessions_that_differ_in_what_is_handed_over_have_one_shape(other: Sessi
         replace(SPEC, ports=(PortRequest(7777, Protocol.TCP), SPEC.ports[1])),
         replace(SPEC, ports=(SPEC.ports[0], PortRequest(443, Protocol.TCP))),
         replace(SPEC, disk_bytes=0),
+        replace(SPEC, capabilities=(Capability.CHOWN,)),
+        replace(SPEC, contiguous=True),
+        replace(SPEC, ports=(replace(SPEC.ports[0], same=True), SPEC.ports[1])),
     ],
     ids=[
         "account",
@@ -123,6 +135,9 @@ def test_sessions_that_differ_in_what_is_handed_over_have_one_shape(other: Sessi
         "protocol of a port",
         "TLS of a port",
         "limit of the disk",
+        "capabilities",
+        "neighbouring ports",
+        "port that the program binds",
     ],
 )
 def test_sessions_that_differ_in_their_containers_have_other_shapes(other: SessionSpec) -> None:
@@ -155,8 +170,13 @@ OTHERS: dict[str, object] = {
     "ttl": None,
     "ports": (),
     "disk_bytes": 0,
+    "pids": 0,
+    "shm_bytes": 0,
     "stop_signal": "SIGINT",
     "stop_grace": 30.0,
+    "capabilities": (Capability.CHOWN,),
+    "image_init": True,
+    "contiguous": True,
 }
 """Another value of each field."""
 
@@ -168,4 +188,4 @@ def test_shapes_that_differ_have_different_keys(field: str) -> None:
 
 
 def test_the_key_of_a_shape_does_not_change_between_versions() -> None:
-    assert key_of(SPEC) == "7fa5157a0f9aed52a7747600af639b0e"
+    assert key_of(SPEC) == "d6883b42ee7dda0157503e10db25545c"

@@ -34,7 +34,7 @@ async def ended(agent: Agent, files: dict[str, bytes]) -> str:
     session = await agent.sessions.start(an_id(), a_spec())
     name = f"tiltyard-{session.internal_id}"
     for path, data in files.items():
-        agent.engine.put_file(name, path, data)
+        agent.engine.find(name).put_file(path, data)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     return name
 

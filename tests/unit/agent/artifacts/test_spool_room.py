@@ -71,7 +71,7 @@ async def test_limits_archives_being_fetched() -> None:
     ],
 )
 async def test_account_takes_half_of_the_rest(limits: dict[str, int], size: int | None) -> None:
-    """Of 8 slots the first account takes 4, the next 2, and one is always left."""
+    """The first account gets 4 of 8 slots, the next one 2, and one slot always remains."""
     rooms = room(**limits)
 
     async def take(container: str, account: str) -> None:

@@ -1,5 +1,5 @@
 from agent.changes.feed import PILE_LARGEST, Changes, Feed
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from tests.support.agent.samples import a_session
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from agent.docker import answers
 from agent.docker.answers import warnings_of
 from agent.docker.frames import Demultiplexer, PullSteps
-from agent.domain.engine import ContainerStatus, LogPiece
-from agent.domain.session import Process
+from agent.domain.containers.engine import ContainerStatus, LogPiece
+from agent.domain.sessions.session import Process
 from agent.kernel.processes import live_process
 from tests.support.agent.scripted_engine import INFO, inspected
-from tiltyard.contract import PullProgress
+from tiltyard.images import PullProgress
 
 NEVER = "0001-01-01T00:00:00Z"
 
@@ -59,6 +59,25 @@ def test_parses_the_signal_that_an_image_declares(declared: dict[str, Any], sign
     answer = inspected(Status="running")
     answer["Config"] = {**answer["Config"], **declared}
     assert answers.container_of(answer, Process(42, 7)).stop_signal == signal
+
+
+@pytest.mark.parametrize(
+    ("user", "is_root"),
+    [
+        (None, True),
+        ("", True),
+        ("0", True),
+        ("root:games", True),
+        ("1000:0", False),
+        ("game", False),
+    ],
+)
+def test_user_of_an_image_is_root_unless_it_names_another(
+    user: str | None, *, is_root: bool
+) -> None:
+    answer = inspected(Status="running")
+    answer["Config"] = {**answer["Config"], "User": user}
+    assert answers.container_of(answer, Process(42, 7)).starts_as_root is is_root
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pytest
 
 from agent.docker.container_config import config_digest, container_config
 from agent.docker.facts import DaemonFacts, EngineFacts, has_layer_quota
-from agent.domain.engine import ContainerSpec
-from agent.domain.session import Port
+from agent.domain.containers.engine import ContainerSpec
+from agent.domain.sessions.session import Port
 from tests.support.agent.samples import a_container_spec
-from tiltyard.contract import NetworkMode, Protocol, Resources
+from tiltyard.contract import Capability, NetworkMode, Protocol, Resources
 
 MEBIBYTE = 2**20
 
@@ -48,6 +48,7 @@ GOLDEN: dict[str, Any] = {
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "Privileged": False,
         "CapDrop": ["ALL"],
+        "CapAdd": [],
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
         "CgroupnsMode": "private",
@@ -61,6 +62,7 @@ GOLDEN: dict[str, Any] = {
         "NanoCpus": 10**9,
         "CpuShares": 512,
         "PidsLimit": 512,
+        "ShmSize": 64 * MEBIBYTE,
         "Ulimits": [
             {"Name": "core", "Soft": 0, "Hard": 0},
             {"Name": "nofile", "Soft": 20000, "Hard": 20000},
@@ -118,9 +120,26 @@ def test_the_whole_body_on_a_bridge() -> None:
     assert made(SPEC) == GOLDEN
 
 
+def test_adds_only_the_capabilities_that_are_asked_for() -> None:
+    body = made(replace(SPEC, capabilities=(Capability.CHOWN, Capability.SETUID)))
+    assert body == golden(CapAdd=["CHOWN", "SETUID"])
+
+
 def test_the_host_network_publishes_nothing() -> None:
     body = made(replace(SPEC, network_mode=NetworkMode.HOST))
     assert body == golden(NetworkMode="host", PortBindings={}) | {"ExposedPorts": {}}
+
+
+def test_same_port_is_published_under_its_own_number() -> None:
+    port = Port(7777, Protocol.UDP, 20005, same=True)
+    body = made(replace(SPEC, ports=(port,)))
+    published = {"20005/udp": [{"HostIp": "192.0.2.1", "HostPort": "20005"}]}
+    assert body == golden(PortBindings=published) | {"ExposedPorts": {"20005/udp": {}}}
+
+
+def test_limits_processes_and_shared_memory() -> None:
+    body = made(replace(SPEC, pids=20, shm_bytes=5 * MEBIBYTE))
+    assert body == golden(PidsLimit=20, ShmSize=5 * MEBIBYTE)
 
 
 def test_requests_gpus_by_id() -> None:
@@ -228,6 +247,14 @@ def test_another_engine_changes_the_digest(change: dict[str, Any]) -> None:
     limited = replace(SPEC, disk_bytes=MEBIBYTE, limits=replace(SPEC.limits, nano_cpus=10**10))
     before = config_digest(limited, FACTS)
     assert config_digest(limited, replace(FACTS, **change)) != before
+
+
+def test_containers_with_same_ports_have_one_digest() -> None:
+    ports = tuple(replace(port, same=True) for port in SPEC.ports)
+    others = tuple(replace(port, host=port.host + 10) for port in ports)
+    digest = config_digest(replace(SPEC, ports=ports), FACTS)
+    assert config_digest(replace(SPEC, ports=others), FACTS) == digest
+    assert config_digest(SPEC, FACTS) != digest
 
 
 def test_another_init_changes_the_digest() -> None:

@@ -17,7 +17,7 @@ import pytest
 from agent.docker.calls import GENERAL_CALLS, RESERVED_CALLS, Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain import errors
-from agent.domain.engine import ContainerStatus, InitState, Start
+from agent.domain.containers.engine import ContainerStatus, InitState, Start
 from agent.init.channel import make_channel
 from agent.kernel.processes import live_process
 from tests.support.agent.real_init import real_init
@@ -379,6 +379,29 @@ async def test_list_shows_what_each_init_does_now(script: ScriptedEngine) -> Non
         [after] = await script.client.list("agent-1")
         assert after == replace(before, init=InitState.RUNNING)
     assert script.seen["GET /containers/abc/json"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, b"/data\n"),
+        ({"OTHER": "/x"}, b"/data\n"),
+        ({"HOME": "/given"}, b"/given\n"),
+    ],
+)
+async def test_hands_over_the_home_that_an_image_sets(
+    script: ScriptedEngine, given: dict[str, str], expected: bytes
+) -> None:
+    async with real_init(script.channel) as init:
+        await init.until(InitState.WAITING)
+        answer = inspected(Status="running", Pid=init.process.pid)
+        answer["Config"] = {**answer["Config"], "Env": ["A=HOME=/a", "HOME=/b", "HOME=/data"]}
+        script.answer("GET /containers/abc/json", says(answer))
+        container = await script.client.inspect("abc")
+        start = Start(("/bin/sh", "-c", 'echo "$HOME"'), given)
+        await script.client.hand_over(container, script.channel, start)
+        assert init.program.stdout is not None
+        assert await asyncio.to_thread(init.program.stdout.readline) == expected
 
 
 async def test_describes_running_container_without_process(script: ScriptedEngine) -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 from agent.docker.bodies import message_of
 from agent.docker.engine import DockerEngine
 from agent.domain import errors
-from agent.domain.engine import Credentials, LogPiece
+from agent.domain.containers.engine import Credentials, LogPiece
 from tests.support.agent.scripted_engine import (
     CREATED,
     HASTY,

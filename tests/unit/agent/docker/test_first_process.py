@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from agent.docker import first_process
-from agent.docker.first_process import hand_over, until_begun
-from agent.domain.engine import InitState, Start
+from agent.docker.first_process import hand_over, init_state, until_begun
+from agent.domain.containers.engine import InitState, Start
 from agent.domain.errors import EngineError, HandOverFailedError, ImageCannotRunError
-from agent.domain.session import Process
+from agent.domain.sessions.session import Process
 from agent.init.channel import REPORT, START, make_channel, opened_reports
 from agent.init.messages import Ended
-from agent.kernel.processes import live_process, wait_end
-from tests.support.agent.real_init import RealInit, read_state, real_init
+from agent.kernel.processes import live_process
+from tests.support.agent.real_init import RealInit, real_init
 
 SLEEP = Start(("/bin/sleep", "infinity"), {})
 NONE = Process(2**22 - 1, 1)
@@ -42,14 +42,7 @@ def sh(script: str, *, in_place: bool = False, **env: str) -> Start:
 
 
 async def handed(init: RealInit, start: Start) -> None:
-    await hand_over(init.process, init.channel, start, read_state)
-
-
-async def end_of(process: Process) -> None:
-    async def read(pid: int) -> Process | None:
-        return await asyncio.to_thread(live_process, pid)
-
-    await wait_end(process, read)
+    await hand_over(init.process, init.channel, start)
 
 
 async def output(init: RealInit) -> str:
@@ -64,13 +57,13 @@ class TestState:
         assert await init.state() is InitState.RUNNING
 
     async def test_of_another_process_is_unknown(self) -> None:
-        myself = await asyncio.to_thread(live_process, os.getpid())
+        myself = live_process(os.getpid())
         assert myself is not None
-        assert await read_state(myself) is InitState.UNKNOWN
+        assert init_state(myself) is InitState.UNKNOWN
 
     async def test_of_a_later_process_with_its_id_is_not_believed(self, init: RealInit) -> None:
         earlier = Process(init.process.pid, init.process.start_ticks - 1)
-        assert await read_state(earlier) is None
+        assert init_state(earlier) is None
 
     @pytest.mark.parametrize(
         ("name", "state"),
@@ -87,9 +80,9 @@ class TestState:
         shutil.copy("/bin/sleep", program)
         running = await asyncio.create_subprocess_exec(program, "infinity")
         try:
-            process = await asyncio.to_thread(live_process, running.pid)
+            process = live_process(running.pid)
             assert process is not None
-            assert await read_state(process) is state
+            assert init_state(process) is state
         finally:
             running.kill()
             await running.wait()
@@ -101,23 +94,21 @@ class TestBegin:
         await asyncio.to_thread(make_channel, channel)
         with opened_reports(channel) as reports:
             async with real_init(channel) as init:
-                found = await until_begun(init.process, reports, read_state)
+                found = await until_begun(init.process, reports)
         assert found is InitState.WAITING
 
     async def test_ends_with_the_process(self, tmp_path: Path) -> None:
         channel = tmp_path / ".init"
         await asyncio.to_thread(make_channel, channel)
         with opened_reports(channel) as reports:
-            assert await until_begun(NONE, reports, read_state) is None
+            assert await until_begun(NONE, reports) is None
 
     async def test_has_a_deadline(self, init: RealInit, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(first_process, "BEGIN_SECONDS", 0.001)
 
-        async def begins(_: Process) -> InitState:
-            return InitState.BEGINNING
-
+        monkeypatch.setattr(first_process, "init_state", lambda _: InitState.BEGINNING)
         with opened_reports(init.channel) as reports, pytest.raises(EngineError, match="does not"):
-            await until_begun(init.process, reports, begins)
+            await until_begun(init.process, reports)
 
 
 class TestHandOver:
@@ -149,10 +140,10 @@ class TestHandOver:
         channel = tmp_path / ".init"
         await asyncio.to_thread(make_channel, channel)
         reader = os.open(channel / START, os.O_RDONLY | os.O_NONBLOCK)
-        myself = await asyncio.to_thread(live_process, os.getpid())
+        myself = live_process(os.getpid())
         for process in (myself, NONE, None):
             with pytest.raises(HandOverFailedError):
-                await hand_over(process, channel, SLEEP, read_state)
+                await hand_over(process, channel, SLEEP)
         assert os.read(reader, 1) == b""
         os.close(reader)
 
@@ -161,12 +152,12 @@ class TestHandOver:
         other = tmp_path / "other"
         await asyncio.to_thread(make_channel, other)
         with pytest.raises(HandOverFailedError, match="it did not read all of it"):
-            await hand_over(init.process, other, SLEEP, read_state)
+            await hand_over(init.process, other, SLEEP)
         assert await init.state() is InitState.WAITING
 
     async def test_over_a_lost_channel_fails(self, init: RealInit, tmp_path: Path) -> None:
         with pytest.raises(HandOverFailedError, match="No such file"):
-            await hand_over(init.process, tmp_path / "none", SLEEP, read_state)
+            await hand_over(init.process, tmp_path / "none", SLEEP)
 
     async def test_of_what_no_init_takes_fails(self, init: RealInit) -> None:
         with pytest.raises(HandOverFailedError, match="NUL"):

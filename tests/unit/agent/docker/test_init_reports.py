@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from agent.docker.first_process import error_of_refusal, hand_over, reported_end
-from agent.domain.engine import InitState, ReportedEnd, Start
+from agent.domain.containers.engine import InitState, ReportedEnd, Start
 from agent.domain.errors import HandOverFailedError, ImageCannotRunError
-from agent.domain.session import Process
+from agent.init.channel import KeptReports
 from agent.init.messages import Cause, Refused
-from agent.kernel.processes import live_process, wait_end
-from tests.support.agent.real_init import RealInit, read_state, real_init
+from agent.kernel.processes import wait_end
+from tests.support.agent.real_init import RealInit, real_init
 
 SLEEP = Start(("/bin/sleep", "infinity"), {})
 
@@ -32,14 +32,11 @@ def sh(script: str) -> Start:
 
 
 async def handed(init: RealInit, start: Start) -> None:
-    await hand_over(init.process, init.channel, start, read_state)
+    await hand_over(init.process, init.channel, start)
 
 
-async def end_of(process: Process) -> None:
-    async def read(pid: int) -> Process | None:
-        return await asyncio.to_thread(live_process, pid)
-
-    await wait_end(process, read)
+async def followed(init: RealInit, kept: KeptReports | None = None) -> ReportedEnd | None:
+    return await reported_end(init.channel, wait_end(init.process), kept or KeptReports())
 
 
 class TestRefusals:
@@ -110,17 +107,36 @@ class TestEnd:
 
     async def test_of_a_killed_init_is_not_reported(self, init: RealInit) -> None:
         await handed(init, SLEEP)
-        ending = asyncio.create_task(reported_end(init.channel, end_of(init.process)))
+        ending = asyncio.create_task(followed(init))
         await asyncio.sleep(0)
         os.kill(init.process.pid, signal.SIGKILL)
         assert await ending is None
 
     async def test_that_has_come_before_is_not_reported(self, init: RealInit) -> None:
         os.kill(init.process.pid, signal.SIGKILL)
-        assert await reported_end(init.channel, end_of(init.process)) is None
+        assert await followed(init) is None
+
+    async def test_that_has_come_since_the_hand_over_is_kept(self, init: RealInit) -> None:
+        kept = KeptReports()
+        with kept.kept(init.channel):
+            await handed(init, sh("exit 3"))
+        await wait_end(init.process)
+        found = await followed(init, kept)
+        assert found is not None
+        assert found.exit_code == 3
+        assert await followed(init, kept) is None
+
+    async def test_is_not_kept_after_a_hand_over_that_failed(self, init: RealInit) -> None:
+        kept = KeptReports()
+        with pytest.raises(ZeroDivisionError), kept.kept(init.channel):
+            raise ZeroDivisionError
+        await handed(init, sh("exit 3"))
+        await wait_end(init.process)
+        assert await followed(init, kept) is None
 
     async def test_without_a_channel_is_awaited(self, init: RealInit, tmp_path: Path) -> None:
-        ending = asyncio.create_task(reported_end(tmp_path / "none", end_of(init.process)))
+        end = reported_end(tmp_path / "none", wait_end(init.process), KeptReports())
+        ending = asyncio.create_task(end)
         await asyncio.sleep(0)
         assert not ending.done()
         os.kill(init.process.pid, signal.SIGKILL)
@@ -133,7 +149,7 @@ class TestEnd:
         async with real_init(folder / ".init", {"PATH": "/bin"}) as init:
             await init.until(InitState.WAITING)
             await handed(init, sh(f"read line < {gate}; {last}"))
-            ending = asyncio.create_task(reported_end(init.channel, end_of(init.process)))
+            ending = asyncio.create_task(followed(init))
             await asyncio.sleep(0)
             await asyncio.to_thread(gate.write_text, "go\n")
             return await ending

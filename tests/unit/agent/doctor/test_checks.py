@@ -8,9 +8,11 @@ import pytest
 
 from agent.doctor import facts
 from agent.doctor.diagnosis import diagnose
+from agent.domain.host.kernel_needs import INOTIFY_INSTANCES, NEEDS, PENDING_SIGNALS
 from agent.settings.model import AgentConfig
+from agent.settings.policy import Policy
 from tests.support.agent.scripted_engine import INFO
-from tiltyard.contract import Protocol
+from tiltyard.contract import Capability, Protocol
 
 GIB = 2**30
 ROOT = Path(__file__).resolve().parents[4]
@@ -22,7 +24,7 @@ SOUND = facts.Facts(
     docker_socket=facts.FileFacts(stat.S_IFSOCK | 0o660, 0, open_way=True),
     engine=facts.EngineFacts(
         api="1.47",
-        runc="1.3.3",
+        runc="1.4.3",
         info=INFO
         | {
             "ServerVersion": "28.5.2",
@@ -32,11 +34,14 @@ SOUND = facts.Facts(
             "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=userns"],
         },
         data_root=Path("/var/lib/docker"),
+        image_root=Path("/var/lib/containerd"),
         kept_apart=True,
         published=frozenset({(Protocol.UDP, 20001)}),
+        bridge_mtu=1500,
     ),
-    dockerd=facts.DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]"),
+    dockerd=facts.DockerdFacts({"userland-proxy": False}, 1_048_576, "net:[1]", 95_000),
     engine_disk=facts.DiskFacts("/docker", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
+    image_disk=facts.DiskFacts("/containerd", 100 * GIB, 50 * GIB, 1000, 900, read_only=False),
     kernel=facts.KernelFacts(
         local_ports=(32768, 60999),
         reserved_ports=frozenset(),
@@ -46,7 +51,10 @@ SOUND = facts.Facts(
         flows=1000,
         max_flows=262_144,
         clock_synchronised=True,
+        settings={need.setting: need.least(1000) for need in NEEDS},
+        route_mtu=1500,
     ),
+    user_counts=(facts.UserCount(1000, INOTIFY_INSTANCES, 102, 128, "1234", 100),),
     state_dir=facts.FileFacts(stat.S_IFDIR | 0o700, 990, open_way=True),
     state_format="",
     init="",
@@ -59,12 +67,13 @@ SOUND = facts.Facts(
         held_ports=frozenset({(Protocol.TCP, 20002)}),
         process=facts.ProcessFacts(990, 1 << 5 | 1 << 12, 65536, "net:[1]"),
     ),
-    policy="",
+    policy=Policy(),
     identity=facts.CertificateFacts("tiltyard://agent/one", 29 * 86400.0),
     tls=facts.CertificateFacts(
         "/etc/tls.pem", 60 * 86400.0, facts.FileFacts(stat.S_IFREG | 0o640, 0, open_way=True)
     ),
     firewall=(),
+    source=facts.SourceFacts("192.0.2.1"),
 )
 
 
@@ -94,8 +103,13 @@ OK = facts.Level.OK
 WARN = facts.Level.WARN
 FAIL = facts.Level.FAIL
 UNREACHABLE = facts.FileFacts(stat.S_IFSOCK | 0o666, 0, open_way=False)
+NEIGHBOURS = "net.ipv4.neigh.default.gc_thresh3"
+KEYS = "kernel.keys.maxkeys"
+WATCHERS = facts.UserCount(5, INOTIFY_INSTANCES, 103, 128, "77", 99)
+QUEUED = facts.UserCount(5, PENDING_SIGNALS, 10, 10)
 OPEN_HOSTS = {"hosts": ["fd://", "tcp://0.0.0.0:2375"]}
 SECCOMP = ["name=apparmor", "name=userns"]
+SETUID = Policy(capabilities=frozenset({Capability.SETUID}))
 UNCONFINED = ["name=seccomp,profile=unconfined"]
 EIGHT = frozenset((Protocol.TCP, port) for port in range(20001, 20009))
 IN_USE = "20001/tcp, 20003/tcp, 20004/tcp, 20005/tcp, 20006/tcp and 2 more"
@@ -114,16 +128,6 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("engine.info.Warnings", [HTTP], "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
         ("dockerd.settings", OPEN_HOSTS, "docker-tcp", FAIL, "on http://0.0.0.0:2375$"),
         ("dockerd", facts.Unknown("cannot be seen"), "docker-tcp", OK, "no TCP port"),
-        ("engine.runc", "1.1.11", "runc", FAIL, "CVE-2024-21626, CVE-2025-31133"),
-        ("engine.runc", "1.1.15", "runc", FAIL, "has CVE-2025-31133"),
-        ("engine.runc", "1.1.5+ds1", "runc", WARN, "CVE-2024-21626"),
-        ("engine.runc", "1.2.7", "runc", FAIL, "CVE-2025-31133"),
-        ("engine.runc", "1.2.8", "runc", OK, "1.2.8"),
-        ("engine.runc", "1.3.2-0ubuntu1", "runc", WARN, "CVE-2025-31133"),
-        ("engine.runc", "1.4.0-rc.2", "runc", FAIL, "CVE-2025-31133"),
-        ("engine.runc", "1.4.0-rc.3", "runc", OK, "1.4.0"),
-        ("engine.runc", "2.0.0", "runc", OK, "2.0.0"),
-        ("engine.runc", "", "runc", WARN, "cannot be read"),
         ("engine.info.LiveRestoreEnabled", False, "live-restore", FAIL, "off"),
         ("engine.kept_apart", False, "icc", WARN, "on"),
         ("engine.info.SecurityOptions", SECCOMP, "seccomp", FAIL, "there is none"),
@@ -131,10 +135,12 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("engine.info.SecurityOptions", UNCONFINED, "seccomp", FAIL, "unconfined"),
         ("engine.info.SecurityOptions", ["name=seccomp"], "userns-remap", WARN, "off"),
         ("engine.info.SecurityOptions", ["name=rootless"], "userns-remap", OK, "on"),
+        ("policy", SETUID, "userns-remap", OK, "on"),
         ("engine.info.SecurityOptions", ["name=selinux"], "apparmor", OK, "selinux"),
         ("engine.info.SecurityOptions", [], "apparmor", WARN, "uses neither"),
         ("engine.info.SwapLimit", False, "cgroups", WARN, "version 2, driver systemd"),
         ("engine.info.MemoryLimit", False, "cgroups", FAIL, "version 2"),
+        ("image_disk.free_bytes", 2 * GIB, "image-disk", FAIL, r"/containerd: 2 GiB free \(2%\)"),
         ("engine_disk.read_only", True, "docker-disk", FAIL, "read-only"),
         ("engine_disk.free_bytes", 5 * GIB, "docker-disk", WARN, r"5 GiB free \(5%\)"),
         ("engine_disk.free_bytes", 2 * GIB, "docker-disk", FAIL, r"2 GiB free \(2%\)"),
@@ -167,6 +173,27 @@ HTTP = "WARNING: API is accessible on http://0.0.0.0:2375 without encryption.\n 
         ("kernel.flows", 262_144, "conntrack", FAIL, "100%"),
         ("kernel.max_flows", 32_768, "conntrack", WARN, "32768"),
         ("kernel.flows", None, "conntrack", OK, "not active yet"),
+        ("config.max_sessions", 100, "capacities", OK, "suffice for 100 sessions"),
+        ("kernel.settings", {}, "capacities", OK, "suffice for 1000 sessions"),
+        ("kernel.settings", {NEIGHBOURS: 2511}, "capacities", WARN, "suffices for 999 of 1000"),
+        ("kernel.settings", {NEIGHBOURS: 100}, "capacities", WARN, "suffices for 0 of 1000"),
+        ("kernel.settings", {KEYS: 200}, "capacities", WARN, "for 100 of 1000 sessions, beyond"),
+        ("dockerd.pending_signals", 1024, "capacities", WARN, "LimitSIGPENDING .* for 0 of 1000"),
+        ("dockerd", facts.Unknown("cannot be seen"), "capacities", OK, "suffice for 1000"),
+        ("user_counts", (), "user-counts", OK, "no user has 80%"),
+        ("user_counts", (WATCHERS,), "user-counts", WARN, "user 5 has 103 of 128 by fs"),
+        ("user_counts", (WATCHERS,), "user-counts", WARN, ", 99 of them in session 77; when"),
+        (
+            "user_counts",
+            (QUEUED,),
+            "user-counts",
+            WARN,
+            "10 of 10 by LimitSIGPENDING .*; when",
+        ),
+        ("user_counts", facts.Unknown("hidden"), "user-counts", WARN, "unknown: hidden"),
+        ("kernel.route_mtu", 1420, "mtu", WARN, "^1500 bytes on the engine's bridge, 1420 on"),
+        ("kernel.route_mtu", 9000, "mtu", OK, "1500 bytes"),
+        ("kernel.route_mtu", None, "mtu", OK, "1500 bytes"),
         ("kernel.clock_synchronised", False, "clock", WARN, "not synchronised"),
         ("firewall", ("IPv4: INPUT", "IPv6: INPUT"), "firewall", FAIL, "IPv4: INPUT; IPv6"),
         ("firewall", None, "firewall", OK, "disabled"),
@@ -199,6 +226,25 @@ def test_finds_problems(path: str, value: Any, check: str, level: facts.Level, t
     assert bool(finding.hint) == (level is not facts.Level.OK)
 
 
+def test_keys_are_scarce_only_for_remapped_users() -> None:
+    host = changed(SOUND, "kernel.settings", {KEYS: 200})
+    host = changed(host, "engine.info.SecurityOptions", ["name=seccomp"])
+    assert found(host, "capacities").level is OK
+
+
+def test_advice_on_capacities_is_enough() -> None:
+    host = changed(SOUND, "kernel.settings", {need.setting: 1 for need in NEEDS})
+    advised = re.findall(r"(\S+) = (\d+)", found(host, "capacities").hint)
+    assert len(advised) == len(NEEDS)
+    again = changed(SOUND, "kernel.settings", {name: int(value) for name, value in advised})
+    assert found(again, "capacities").level is OK
+
+
+def test_users_are_not_counted_without_an_agent() -> None:
+    host = changed(SOUND, "user_counts", None)
+    assert "user-counts" not in {finding.check for finding in diagnose(host)}
+
+
 def test_host_with_rpc_listen_must_be_enrolled() -> None:
     host = changed(changed(SOUND, "identity", None), "config.rpc_listen", "0.0.0.0:7444")
     assert found(host, "identity").level is facts.Level.WARN
@@ -225,8 +271,8 @@ def test_reports_every_unknown_fact() -> None:
     unknown: dict[str, Any] = {name: facts.Unknown("no answer") for name in names}
     host = dataclasses.replace(SOUND, **unknown)
     unanswered = [each for each in diagnose(host) if "no answer" in each.found]
-    # The engine's disk and the agent depend on the engine and the agent's socket.
-    assert len(unanswered) == len(names) - 2
+    # The engine's disks and the agent depend on the engine and the agent's socket.
+    assert len(unanswered) == len(names) - 3
 
 
 def test_every_check_is_documented() -> None:
@@ -234,3 +280,14 @@ def test_every_check_is_documented() -> None:
     section = text.split("\n### Doctor checks\n", 1)[1].split("\n## ", 1)[0]
     explained = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE))
     assert explained == {finding.check for finding in diagnose(SOUND)}
+
+
+def test_user_namespaces_are_advised_beside_capabilities() -> None:
+    engine = SOUND.engine
+    assert isinstance(engine, facts.EngineFacts)
+    engine = dataclasses.replace(engine, info={**engine.info, "SecurityOptions": []})
+    found = dataclasses.replace(SOUND, engine=engine, policy=SETUID)
+    [finding] = [each for each in diagnose(found) if each.check == "userns-remap"]
+    assert finding.level is WARN
+    assert "SETUID" in finding.found
+    assert "userns-remap" in finding.hint

@@ -5,15 +5,12 @@ import pytest
 
 from agent.changes.feed import Feed
 from agent.domain import errors
-from agent.images.images import CONCURRENT_PULLS, LONGEST_REFERENCE, Images, checked_reference
+from agent.images.images import CONCURRENT_PULLS, Images
 from agent.settings.policy import Policy
-from controlplane.applications.applications import MAX_REPOSITORY
 from tests.support.agent.hosts import Agent, pulled
-from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock, until_idle
+from tests.support.fake_engine import FakeEngine
 from tests.support.tasks import let_go
-
-DIGEST = "sha256:" + "a" * 64
 
 
 def reference(digit: str) -> str:
@@ -26,7 +23,7 @@ SIX = [reference(digit) for digit in ("a", "b", "c", "d", "e", "f")]
 @pytest.fixture
 def engine(clock: FakeClock) -> FakeEngine:
     engine = FakeEngine(clock)
-    engine.registry |= set(SIX)
+    engine.image_store.registry |= set(SIX)
     return engine
 
 
@@ -107,7 +104,7 @@ async def test_a_pull_that_ends_without_its_image_is_a_failure(agent: Agent) -> 
 
 async def test_image_removed_by_another_program_is_pulled_again(agent: Agent) -> None:
     await pulled(agent.images, reference("a"))
-    agent.engine.lose_image(reference("a"))
+    agent.engine.image_store.lose(reference("a"))
     await pulled(agent.images, reference("a"))
     assert agent.engine.count("pull") == 2
 
@@ -136,52 +133,3 @@ async def test_pulls_only_from_registries_of_the_policy(engine: FakeEngine) -> N
     with pytest.raises(errors.NotAllowedError):
         await pulled(images, reference("a"))
     assert engine.count("pull") == 0
-
-
-@pytest.mark.parametrize(
-    "image", ["127.0.0.1:5000/x", "localhost/x", "GHCR.io/studio/game-server__v2/x.y", "r:1/x"]
-)
-def test_references_at_a_registry_are_accepted(image: str) -> None:
-    assert checked_reference(f"{image}@{DIGEST}") == f"{image}@{DIGEST}"
-
-
-def test_the_longest_reference_is_what_a_control_plane_can_enable() -> None:
-    longest = f"{'a.' * 125}com:65535/{'g' * MAX_REPOSITORY}@{DIGEST}"
-    assert checked_reference(longest) == longest
-    assert len(longest) == 587
-    assert LONGEST_REFERENCE == 587
-    with pytest.raises(errors.InvalidArgumentError, match="it is not host"):
-        checked_reference(longest.replace("/", "/g"))
-
-
-@pytest.mark.parametrize(
-    ("registry", "cause"),
-    [
-        ("myregistry", "a user of Docker Hub: write myregistry:443"),
-        ("Docker.io", "without it: write registry-1.docker.io"),
-        ("127.1:5000", "a number and not an IPv4 address"),
-        ("r:65536", r"not host\[:port\]"),
-    ],
-)
-def test_rejects_ambiguous_registry(registry: str, cause: str) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=cause) as refused:
-        checked_reference(f"{registry}/evil@{DIGEST}")
-    assert f"'{registry}'" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "",
-        "game:latest",
-        f"r.example/game@{DIGEST[:-1]}",
-        f"r.example/game@{DIGEST}\n",
-        f"r.example/../game@{DIGEST}",
-        f"r.example/Game@{DIGEST}",
-        f"http://r.example/game@{DIGEST}",
-        f"r.example/{'g' * 600}@{DIGEST}",
-    ],
-)
-def test_only_references_by_digest_are_accepted(image: str) -> None:
-    with pytest.raises(errors.InvalidArgumentError):
-        checked_reference(image)

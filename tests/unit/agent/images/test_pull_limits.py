@@ -9,22 +9,22 @@ import pytest
 
 from agent.changes.feed import Feed
 from agent.domain import errors
-from agent.domain.engine import Credentials
+from agent.domain.containers.engine import Credentials
 from agent.images.images import Images
 from agent.images.pace import LEAST_BYTES, WINDOW_SECONDS
 from agent.kernel.disks import Disk, Disks
 from tests.support.agent.hosts import pulled
-from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock, until_idle
+from tests.support.fake_engine import FakeEngine
 from tests.support.tasks import let_go
 from tests.unit.agent.images.test_images import SIX
-from tiltyard.contract import PullProgress
+from tiltyard.images import PullProgress
 
 
 @pytest.fixture
 def engine(clock: FakeClock) -> FakeEngine:
     engine = FakeEngine(clock)
-    engine.registry |= set(SIX)
+    engine.image_store.registry |= set(SIX)
     return engine
 
 
@@ -47,7 +47,7 @@ class SlowRegistry(FakeEngine):
             await self.clock.sleep(5)
             received += 5 * self.rate
             yield PullProgress(1, 0, int(received), downloading=self.downloading)
-        self.add_image(image)
+        self.image_store.add(image)
 
 
 @pytest.fixture

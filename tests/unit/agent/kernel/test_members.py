@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import Process
-from agent.kernel.processes import group_of, live_process, members_of
+from agent.domain.sessions.session import Process
+from agent.kernel import processes
+from agent.kernel.processes import folder_of, live_process, members_of
 
 PROGRAM = """
 import signal, subprocess, sys
@@ -98,6 +99,13 @@ def test_another_process_with_its_id_is_not_found() -> None:
         os.kill(int(line), signal.SIGKILL)
 
 
+def test_process_that_ends_meanwhile_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(PROGRAM) as (first, line):
+        os.kill(int(line), signal.SIGKILL)
+    monkeypatch.setattr(processes, "live_process", lambda _: first)
+    assert members_of(first) == []
+
+
 @pytest.mark.parametrize(
     ("groups", "folder"),
     [
@@ -112,9 +120,9 @@ def test_control_group_of_each_version_is_found(tmp_path: Path, groups: str, fol
     found = tmp_path / folder
     found.mkdir(parents=True)
     (found / "cgroup.procs").touch()
-    assert group_of(groups, tmp_path) == found
+    assert folder_of(groups, tmp_path) == found
 
 
 def test_control_group_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no control group"):
-        group_of("0::/docker/c\n", tmp_path)
+        folder_of("0::/docker/c\n", tmp_path)

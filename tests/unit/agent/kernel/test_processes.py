@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -8,14 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import Process
-from agent.kernel.processes import live_process, name_of, wait_end
+from agent.domain.sessions.session import Process
+from agent.kernel.processes import UNLIMITED, live_process, name_of, resource_limit, wait_end
 from tests.support.agent.hosts import until
 from tests.support.tasks import let_go
-
-
-async def read(pid: int) -> Process | None:
-    return await asyncio.to_thread(live_process, pid)
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ async def test_wait_ends_with_the_process(
     program: subprocess.Popen[bytes], process: Process
 ) -> None:
     before = held()
-    waiting = asyncio.create_task(wait_end(process, read))
+    waiting = asyncio.create_task(wait_end(process))
     await until(lambda: held() != before)
     assert not waiting.done()
     program.kill()
@@ -57,16 +54,25 @@ async def test_wait_ends_with_the_process(
 
 async def test_cancelled_wait_releases_the_process(process: Process) -> None:
     before = held()
-    waiting = asyncio.create_task(wait_end(process, read))
+    waiting = asyncio.create_task(wait_end(process))
     await until(lambda: held() != before)
     await let_go(waiting)
     assert held() == before
 
 
 async def test_process_whose_id_was_reused_has_ended() -> None:
-    me = await read(os.getpid())
+    me = live_process(os.getpid())
     assert me is not None
-    await wait_end(Process(me.pid, me.start_ticks + 1), read)
+    await wait_end(Process(me.pid, me.start_ticks + 1))
+
+
+def test_limits_are_those_of_the_kernel(program: subprocess.Popen[bytes]) -> None:
+    resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (100, 200))
+    resource.prlimit(program.pid, resource.RLIMIT_CPU, (7, resource.RLIM_INFINITY))
+    assert resource_limit(program.pid, "Max open files") == (100, 200)
+    assert resource_limit(program.pid, "Max cpu time") == (7, UNLIMITED)
+    with pytest.raises(ValueError, match="does not name"):
+        resource_limit(program.pid, "Max none")
 
 
 def test_name_may_contain_anything(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.history import Usage
-from agent.domain.session import Process
+from agent.domain.sessions.history import Usage
+from agent.domain.sessions.session import Process
 from agent.kernel.usage import counters_of, find_counters
 from tests.support.agent.hosts import Agent
 from tests.support.tasks import running
@@ -31,7 +31,8 @@ def test_cgroup_v1_has_a_folder_per_controller(tmp_path: Path) -> None:
     memory = tmp_path / "memory/docker" / ID
     write(memory / "memory.max_usage_in_bytes", "4096\n")
     write(memory / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    assert counters_of(V1, tmp_path).read() == Usage(2.5, 4096, 3)
+    write(tmp_path / "pids/docker" / ID / "pids.events", "max 5\n")
+    assert counters_of(V1, tmp_path).read() == Usage(2.5, 4096, 3, 5)
 
 
 def test_cgroup_v2_has_one_folder(tmp_path: Path) -> None:
@@ -39,7 +40,8 @@ def test_cgroup_v2_has_one_folder(tmp_path: Path) -> None:
     write(folder / "cpu.stat", STAT)
     write(folder / "memory.peak", "8192\n")
     write(folder / "memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n")
-    assert counters_of(V2, tmp_path).read() == Usage(1.5, 8192, 1)
+    write(folder / "pids.events", "max 2\n")
+    assert counters_of(V2, tmp_path).read() == Usage(1.5, 8192, 1, 2)
 
 
 def test_hybrid_cgroups_have_each_controller_in_one_version(tmp_path: Path) -> None:
@@ -106,6 +108,27 @@ async def test_one_task_reads_young_runs_every_second_and_old_every_five(agent: 
     await agent.clock.advance(1)
     agent.cgroups.remove(ONE)
     assert await agent.usage.read(ONE, last=True) == Usage(2, 1)
+
+
+async def test_a_run_that_waits_is_read_once_it_begins(agent: Agent) -> None:
+    await agent.usage.watch(ONE, waits=True)
+    agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
+    await agent.clock.advance(6)
+    agent.cgroups.remove(ONE)
+    assert await agent.usage.read(ONE) == Usage()
+    agent.usage.begin(ONE)
+    agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
+    await agent.clock.advance(2)
+    agent.cgroups.remove(ONE)
+    assert await agent.usage.read(ONE) == Usage(1, 1)
+
+
+async def test_a_forgotten_run_is_not_read(agent: Agent) -> None:
+    await agent.usage.watch(ONE)
+    agent.usage.forget(ONE)
+    agent.usage.begin(ONE)
+    agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
+    assert await agent.usage.read(ONE) == Usage()
 
 
 async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(agent: Agent) -> None:

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.domain.errors import EngineTimeoutError
 from agent.kernel.disks import Disk, Disks
 from agent.limits.disk_limits import IDLE_SECONDS, LOOK_LONGEST_SECONDS, LOOK_SECONDS, DiskLimits
@@ -13,6 +13,7 @@ from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import running
 from tiltyard.contract import EndReason, State
+from tiltyard.ends import Limit
 
 LIMIT = 100 * MEBIBYTE
 HOSTS_LIMIT = 300 * MEBIBYTE
@@ -32,7 +33,7 @@ async def started(agent: Agent, written: int = 0, *, limit: int = 0, restart: bo
     """Start a session that has `written` this many bytes."""
     spec = a_spec(restart=restart, disk_bytes=limit)
     session = await agent.sessions.start(an_id(), spec)
-    agent.engine.write_files(container_name(session.internal_id), written)
+    agent.engine.find(container_name(session.internal_id)).written = written
     return session.internal_id
 
 
@@ -58,6 +59,7 @@ async def test_session_over_its_limit_ends_and_others_do_not(agent: Agent) -> No
         assert ended.end_reason == EndReason.DISK
         assert ended.restart_count == 0
         assert "disk limit" in ended.detail
+        assert ended.limits_met == (Limit.DISK,)
     for internal_id in spared:
         assert agent.now(internal_id).state is State.RUNNING
 
@@ -127,7 +129,7 @@ async def test_shrinking_disk_triggers_measurement_of_suspects(host: Host) -> No
         assert set(looks(agent)) == {small}
 
         # The disk is low: shorter intervals, the largest first.
-        host.engine.write_files(container_name(large), 5)
+        host.engine.find(container_name(large)).written = 5
         await host.clock.advance(LOOK_SECONDS + IDLE_SECONDS)
         agent.engine.calls.clear()
         free["docker"] = 2 * HOSTS_LIMIT - 1
@@ -152,7 +154,7 @@ async def test_session_over_its_limit_ends_while_restarting(agent: Agent) -> Non
 async def test_standby_over_its_limit_is_replaced(agent: Agent) -> None:
     async with kept_full(agent, a_pool(1, disk_bytes=LIMIT)), watched(agent):
         [standby] = ready(agent)
-        agent.engine.write_files(standby.container, LIMIT + 1)
+        agent.engine.find(standby.container).written = LIMIT + 1
         await agent.clock.advance(2 * LOOK_SECONDS)
         [replacement] = ready(agent)
         assert replacement.internal_id != standby.internal_id

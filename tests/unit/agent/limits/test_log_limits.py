@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import name_of
+from agent.domain.containers.engine import name_of
 from agent.domain.errors import EngineTimeoutError
-from agent.domain.log_rate import TOLERATED_SECONDS
-from agent.domain.session import Session
+from agent.domain.sessions.log_rate import TOLERATED_SECONDS
+from agent.domain.sessions.session import Session
 from agent.limits.log_limits import LOOK_SECONDS, SAMPLED, LogLimits
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.samples import a_spec, an_id

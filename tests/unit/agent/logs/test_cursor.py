@@ -7,7 +7,7 @@ from types import FrameType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.domain.engine import LogPiece
+from agent.domain.containers.engine import LogPiece
 from agent.logs.cursor import Cursor
 
 

@@ -75,7 +75,7 @@ async def test_f32_a_follower_goes_on_where_it_was_when_the_engine_has_dropped_w
     name, life = await started(agent, b"1\n2\n3\n", restart=True)
     follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(logs.STEP_SECONDS)
-    agent.engine.drop_log(name, 2)
+    agent.engine.find(name).drop_log(2)
     agent.engine.end(name, 1)
     await life.wait_for(lambda now: now.state is State.RESTARTING)
     await agent.clock.advance(1)
@@ -97,11 +97,11 @@ async def test_f32_what_a_follower_came_too_late_for_is_marked_by_one_line(agent
     follower = asyncio.create_task(follow())
     await until(lambda: seen == b"1\n")
     agent.engine.write_log(name, b"2\n3\n" + b"4" * 20_000)
-    agent.engine.drop_log(name, 2)
+    agent.engine.find(name).drop_log(2)
     await agent.clock.advance(logs.STEP_SECONDS)
     await until(lambda: seen.endswith(b"4"))
     agent.engine.write_log(name, b"5\n6\n")
-    agent.engine.drop_log(name, 4)
+    agent.engine.find(name).drop_log(4)
     await agent.clock.advance(logs.STEP_SECONDS)
     agent.engine.end(name, 0)
     await follower
@@ -127,19 +127,19 @@ ROTATED = EngineError("logs", "unexpected number of bytes read from log message 
 
 async def test_resumes_failed_log_after_the_last_complete_line(agent: Agent) -> None:
     name, life = await started(agent, b"1\n2\n")
-    agent.engine.break_log(name, 1, ROTATED)
-    agent.engine.break_log(name, 2, ROTATED)
-    agent.engine.break_log(name, 0, ROTATED, times=READ_TRIES - 2)
+    agent.engine.find(name).break_log(1, ROTATED)
+    agent.engine.find(name).break_log(2, ROTATED)
+    agent.engine.find(name).break_log(0, ROTATED, times=READ_TRIES - 2)
     once = asyncio.create_task(whole(agent, life))
     await agent.clock.advance((READ_TRIES + 1) * logs.STEP_SECONDS)
     assert await once == b"1\n2\n"
 
-    agent.engine.break_log(name, 1, ROTATED)
+    agent.engine.find(name).break_log(1, ROTATED)
     follower = asyncio.create_task(whole(agent, life, follow=True))
     await agent.clock.advance(0)
     agent.engine.write_log(name, b"3\n" + b"4" * 20_000)
     await agent.clock.advance(0)
-    agent.engine.break_log(name, 3, ROTATED)
+    agent.engine.find(name).break_log(3, ROTATED)
     agent.engine.write_log(name, b"5\n")
     await agent.clock.advance(logs.STEP_SECONDS)
     agent.engine.end(name, 0)
@@ -150,7 +150,7 @@ async def test_resumes_failed_log_after_the_last_complete_line(agent: Agent) -> 
 @pytest.mark.parametrize("follow", [False, True])
 async def test_log_that_keeps_failing_is_an_error(agent: Agent, *, follow: bool) -> None:
     name, life = await started(agent, b"1\n2\n")
-    agent.engine.break_log(name, 1, ROTATED, times=100)
+    agent.engine.find(name).break_log(1, ROTATED, times=100)
     reader = asyncio.create_task(whole(agent, life, follow=follow))
     await agent.clock.advance(10 * READ_TRIES * logs.STEP_SECONDS)
     with pytest.raises(EngineError, match="log message footer"):

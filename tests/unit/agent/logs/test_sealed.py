@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LogPiece
+from agent.domain.containers.engine import LogPiece
 from agent.logs.sealed import DROPPED, SealedLog
 
 KEPT = 2**20

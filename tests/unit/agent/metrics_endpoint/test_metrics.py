@@ -5,6 +5,7 @@ import contextlib
 import re
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -22,12 +23,12 @@ from tests.support.agent.samples import IMAGE, MEBIBYTE, a_session, a_spec, an_i
 from tests.support.agent.scraped import CLOCK, Scraped, scraped, scraped_from
 from tests.support.agent.served import served
 from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
 from tests.support.tasks import running
 from tiltyard.contract import EndReason, Identity, Resources, State
-from tiltyard.runtime import loop_lag
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
+from tiltyard.runtime.metrics import loop_lag
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
 SECTION = PAGE.read_text("utf-8").split("## Agent\n", 1)[1].split("\n## ", 1)[0]
@@ -68,7 +69,7 @@ async def test_times_each_phase_of_a_cold_start(agent: Agent, scrape: Scraped) -
     agent.engine.release("start")
     await start
     await agent.clock.advance(4)
-    agent.engine.bind(f"tiltyard-{internal_id}")
+    agent.engine.find(f"tiltyard-{internal_id}").bind()
     await agent.clock.advance(1)
     now = await scrape()
     took = {
@@ -117,6 +118,39 @@ async def test_counts_sessions_by_state_and_ends_by_reason(agent: Agent, scrape:
     assert now("session_ends_total", kind="session", reason="exited") == 1
     assert now("session_ends_total", kind="standby", reason="stopped") == 0
     assert now("session_stop_duration_seconds_count") == 1
+
+
+async def test_counts_forced_stops_and_signals_that_no_game_received(
+    agent: Agent, scrape: Scraped
+) -> None:
+    sessions = [await agent.sessions.start(an_id(), a_spec()) for _ in range(2)]
+    for session in sessions:
+        agent.engine.ignores_sigterm.add(session.container)
+    deaf = agent.engine.program_of(sessions[1].container)
+    deaf.member = replace(deaf.member, pending=1 << 14)  # SIGTERM
+    stops = [
+        asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        for session in sessions
+    ]
+    await agent.clock.advance(11)
+    await asyncio.gather(*stops)
+    now = await scrape()
+    assert now("session_stops_forced_total") == 2
+    assert now("session_signals_missed_total", signal="stop") == 1
+    assert now("session_signals_missed_total", signal="claim") == 0
+
+
+async def test_counts_claims_whose_signal_no_game_received(agent: Agent, scrape: Scraped) -> None:
+    async with kept_full(agent):
+        await ordered(agent, a_pool(1, claim_signal="SIGUSR1"))
+    [standby] = ready(agent)
+    game = agent.engine.program_of(standby.container)
+    game.member = replace(game.member, caught=0)
+    await agent.warm_pools.claim(standby.internal_id, a_claim())
+    await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
+    now = await scrape()
+    assert now("session_signals_missed_total", signal="claim") == 1
+    assert now("session_stops_forced_total") == 0
 
 
 async def test_counts_refused_starts_by_reason(agent: Agent, scrape: Scraped) -> None:
@@ -169,7 +203,7 @@ async def test_distinguishes_standbys_claims_and_starts(agent: Agent, scrape: Sc
         assert now("standbys_ready", application="game") == 0
         assert now("standbys_unready", application="game") == 2
         for container in agent.engine.containers(agent.runtime.agent_id):
-            agent.engine.bind(container.name)
+            agent.engine.find(container.name).bind()
         await agent.clock.advance(1)
         now = await scrape()
         assert now("standbys_ready", application="game") == 2
@@ -217,7 +251,7 @@ async def test_shows_allocatable_and_reserved_resources(agent: Agent, scrape: Sc
 
 
 async def test_counts_and_times_pulls(agent: Agent, scrape: Scraped) -> None:
-    agent.engine.registry.add(ABSENT)
+    agent.engine.image_store.registry.add(ABSENT)
     pull = await agent.engine.held_in("pull", pulled(agent.images, ABSENT))
     assert (await scrape())("image_pulls_in_progress", state="pulling") == 1
     agent.engine.release("pull")
@@ -379,7 +413,7 @@ async def test_serves_metrics_and_counts_rpcs(tmp_path: Path, engine: FakeEngine
     ):
         session = await agent.sessions.start(an_id(), a_spec())
         engine.write_log(session.container, b"hello\n")
-        engine.put_file(session.container, "/save", b"x" * 100)
+        engine.find(session.container).put_file("/save", b"x" * 100)
         await agent.ok("logs", session.internal_id)
         await agent.ok("stop", session.internal_id)
         archive = await agent.run("artifact", session.internal_id, "/save")

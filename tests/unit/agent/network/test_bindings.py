@@ -10,13 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.session import Port, Process
+from agent.domain.sessions.session import Port, Process
 from agent.kernel.processes import live_process
-from agent.network.bindings import MOST_SOCKETS, Bindings
-from agent.network.socket_diag import BoundSocket, TooManySocketsError, is_bound_by, is_reachable
+from agent.network.bindings import MOST_SOCKETS, Bindings, FoundSocket, compare_ports
+from agent.network.socket_diag import (
+    BoundSocket,
+    TooManySocketsError,
+    group_id_of,
+    is_bound_by,
+    is_reachable,
+)
 from tests.support.harness import free_port
 from tests.unit.agent.network.test_port_probe import bound
 from tiltyard.contract import NetworkMode, Protocol
+from tiltyard.ends import BoundPort, PortBindings, UnboundPort
 
 ADDRESSES = {"0.0.0.0": True, "::": True, "127.0.0.1": False, "::1": False}
 
@@ -164,7 +171,7 @@ async def test_listing_sockets_of_one_host_port_is_bounded(
             yield BoundSocket(bytes(4), 20000, -1)
 
     monkeypatch.setattr("agent.network.socket_diag.sockets_on", others)
-    monkeypatch.setattr("agent.network.bindings.group_of", lambda _: 1)
+    monkeypatch.setattr("agent.network.bindings.group_id_of", lambda _: 1)
     with pytest.raises(TooManySocketsError):
         await bindings.all_bound(me, NetworkMode.HOST, ports(Protocol.UDP, 20000))
     assert listed < 2 * MOST_SOCKETS
@@ -191,3 +198,103 @@ def test_loopback_is_not_reachable_by_players() -> None:
     assert not is_reachable(ipaddress.ip_address("127.255.1.2").packed)
     assert not is_reachable(ipaddress.ip_address("::ffff:127.0.0.1").packed)
     assert is_reachable(ipaddress.ip_address("::ffff:172.17.0.2").packed)
+
+
+async def test_names_unbound_ports_and_those_bound_instead(
+    bindings: Bindings, me: Process
+) -> None:
+    """In a network of its own, where all sockets are the session's."""
+    udp = Protocol.UDP
+    tcp = Protocol.TCP
+    with bound(udp, "0.0.0.0") as first, bound(tcp, "127.0.0.1") as local:
+        wanted = ports(udp, first) + ports(tcp, first, local)
+        found = await bindings.compared(me, NetworkMode.BRIDGE, wanted)
+        alone = await bindings.compared(me, NetworkMode.BRIDGE, ports(tcp, local))
+    assert found.unbound == (
+        UnboundPort(tcp, first, first),
+        UnboundPort(tcp, local, local, loopback=True),
+    )
+    assert alone.unbound == (UnboundPort(tcp, local, local, loopback=True),)
+
+
+UDP_SOCKET = FoundSocket(Protocol.UDP, 7778, is_reachable=True, is_local=True)
+
+
+def test_others_are_reachable_undeclared_and_few() -> None:
+    many = [
+        FoundSocket(protocol, port, is_reachable=True, is_local=True)
+        for port in range(9000, 8980, -1)
+        for protocol in (Protocol.UDP, Protocol.TCP)
+    ]
+    local = FoundSocket(Protocol.TCP, 1, is_reachable=False, is_local=True)
+    declared = ports(Protocol.UDP, 7777, 7778)
+    found = compare_ports(declared, [*many, local, UDP_SOCKET], in_host_network=False)
+    assert found.unbound == (UnboundPort(Protocol.UDP, 7777, 7777),)
+    assert [other.port for other in found.others] == [
+        8981,
+        8981,
+        8982,
+        8982,
+        8983,
+        8983,
+        8984,
+        8984,
+        8985,
+        8985,
+    ]
+    assert found.others[0] == BoundPort(Protocol.TCP, 8981)
+
+
+def test_in_the_hosts_network_a_port_has_the_number_that_the_process_is_given() -> None:
+    plain = Port(7777, Protocol.UDP, 20_000)
+    tls = Port(443, Protocol.TCP, 20_001, tls=True, inner=20_002)
+    behind = FoundSocket(Protocol.TCP, 20_002, is_reachable=False, is_local=True)
+    assert compare_ports([plain, tls], [behind], in_host_network=True) == PortBindings(
+        (UnboundPort(Protocol.UDP, 7777, 20_000),)
+    )
+    own = FoundSocket(Protocol.UDP, 20_000, is_reachable=True, is_local=True)
+    assert compare_ports([plain], [own], in_host_network=True) == PortBindings(())
+
+
+async def test_same_port_is_bound_by_its_host_number(bindings: Bindings, me: Process) -> None:
+    with bound(Protocol.UDP, "0.0.0.0") as port:
+        same = Port(7777, Protocol.UDP, port, same=True)
+        other = Port(port, Protocol.UDP, port + 1, same=True)
+        assert await bindings.all_bound(me, NetworkMode.BRIDGE, [same])
+        assert not await bindings.all_bound(me, NetworkMode.BRIDGE, [other])
+        found = await bindings.compared(me, NetworkMode.BRIDGE, [same, other])
+    assert found.unbound == (UnboundPort(Protocol.UDP, port, port + 1),)
+
+
+@pytest.mark.parametrize("mode", NetworkMode)
+async def test_nothing_is_bound_by_a_process_that_has_ended(
+    bindings: Bindings, me: Process, mode: NetworkMode
+) -> None:
+    later = Process(me.pid, me.start_ticks + 1)
+    with bound(Protocol.UDP, "0.0.0.0") as port:
+        found = await bindings.compared(later, mode, ports(Protocol.UDP, port))
+    assert found == PortBindings((UnboundPort(Protocol.UDP, port, port),))
+
+
+async def test_sockets_of_others_in_the_hosts_network_are_not_named(
+    bindings: Bindings, me: Process
+) -> None:
+    """The test's own process has a control group that it shares with no other process."""
+    with bound(Protocol.UDP, "0.0.0.0") as port, bound(Protocol.UDP, "0.0.0.0") as other:
+        found = await bindings.compared(me, NetworkMode.HOST, ports(Protocol.UDP, port))
+    assert found.unbound == ()
+    if await asyncio.to_thread(group_id_of, me.pid) is None:  # its owner is unknown
+        assert found.others == ()
+    else:
+        assert BoundPort(Protocol.UDP, other) in found.others
+
+
+async def test_comparison_reads_a_bounded_number_of_sockets(tmp_path: Path, me: Process) -> None:
+    udp = net_folder(tmp_path, me) / "udp"
+    udp.write_text(udp_table(1, 60_000))
+    bindings = Bindings(tmp_path)
+    before = bytes_read()
+    found = await bindings.compared(me, NetworkMode.BRIDGE, ports(Protocol.UDP, 59_000))
+    assert bytes_read() - before < 3 * MOST_SOCKETS * 128
+    assert [port.container for port in found.unbound] == [59_000]
+    await bindings.close()

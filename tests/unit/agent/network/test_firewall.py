@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli.main import main
-from agent.domain.session import Port
+from agent.domain.sessions.session import Port
 from agent.network import firewall_rules
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.firewall_rules import FORWARD_CHAIN, INPUT_CHAIN, problems, rules, to_apply
 from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.settings.model import AgentConfig
 from tests.support.agent.samples import a_session, a_spec
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 from tiltyard.contract import NetworkMode, Protocol, State
 
 PLAN = firewall_rules.Plan(
@@ -32,10 +32,15 @@ PLAN = firewall_rules.Plan(
     public_address=ip_address("192.0.2.1"),
     ports=(20000, 30000),
 )
+PUBLISHED = (
+    "-i docker0 -m conntrack --ctstate DNAT --ctorigdst 192.0.2.1"
+    " --ctorigdstport 20000:30000 -j ACCEPT"
+)
 GOLDEN_4 = {
     FORWARD_CHAIN: [
         "-i docker0 -m conntrack --ctdir REPLY -j RETURN",
         "-i docker0 -d 10.0.0.2 -p udp -m udp --dport 53 -j RETURN",
+        PUBLISHED,
         "-i docker0 -o docker0 -j REJECT --reject-with icmp-port-unreachable",
         "-i docker0 -d 169.254.0.0/16 -j REJECT --reject-with icmp-port-unreachable",
         "-i docker0 -d 10.0.0.0/8 -j REJECT --reject-with icmp-port-unreachable",

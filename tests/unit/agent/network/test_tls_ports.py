@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.domain.errors import PortTakenError
-from agent.domain.session import Port, Process
+from agent.domain.sessions.session import Port, Process
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import destination_of
 from tests.support.agent.samples import an_id

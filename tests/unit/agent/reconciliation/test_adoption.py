@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.domain.engine import LABEL_PREPARED, LABEL_RECORD, Container
-from agent.domain.preparation import Discard
-from agent.domain.prepared import template_for
+from agent.domain.containers.engine import LABEL_PREPARED, LABEL_RECORD, Container
+from agent.domain.kept.preparation import Discard
+from agent.domain.kept.prepared import template_for
 from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Host
 from tests.support.agent.keeping import Keeping, keeping_on
@@ -52,7 +52,7 @@ async def test_containers_that_are_created_differently_now_are_removed(host: Hos
 
 
 async def test_containers_that_ended_are_removed_without_a_back_off(host: Host) -> None:
-    """As after a reboot: their shapes have not failed."""
+    """This happens after a reboot: the shapes have not failed."""
     for found in await left_by_a_run(host):
         host.engine.end(found.container, 137)
     async with host(prepared=8) as agent, keeping_on(agent) as keeping:
@@ -72,7 +72,7 @@ async def test_engine_that_was_restarted_ends_what_waits(host: Host) -> None:
         assert keeping.all == []
         await agent.clock.advance(2.0)
         assert len(keeping.waiting) == 2
-        assert host.engine.published.keys() == {
+        assert host.engine.ports.published.keys() == {
             (port.protocol.value, port.host)
             for prepared in keeping.keeper.stock
             for port in prepared.template.ports
@@ -203,7 +203,7 @@ async def test_pass_that_finds_all_as_it_was_asks_about_no_container(host: Host)
 
 
 async def test_container_without_its_folder_is_removed(host: Host) -> None:
-    """As after the state directory was restored from an older copy."""
+    """This happens when the state directory was restored from an older copy."""
     found, kept = await left_by_a_run(host)
     async with host(prepared=8, reconcile=False) as agent, keeping_on(agent) as keeping:
         await agent.records.drop_prepared(found.labels[LABEL_PREPARED])

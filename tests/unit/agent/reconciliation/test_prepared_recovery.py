@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.domain.engine import container_name, prepared_name
+from agent.domain.containers.engine import container_name, prepared_name
 from agent.domain.errors import SpecConflictError, StandbyNotClaimableError
-from agent.domain.prepared import Prepared
-from agent.domain.session import Session
+from agent.domain.kept.prepared import Prepared
+from agent.domain.sessions.session import Session
 from agent.sessions.life import ClaimRequest
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from agent.domain import errors
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
 from agent.reconciliation.adoption import Adoption
 from agent.reconciliation.reconciler import Reconciler
@@ -149,7 +149,7 @@ async def test_f10_an_orphan_that_hangs_the_engine_holds_up_nothing_else(host: H
         host.engine.hold("remove")
         await agent.reconciler.pass_once()
         await host.engine.held("remove")
-        host.engine.add_image("another@sha256:" + "1" * 64)
+        host.engine.image_store.add("another@sha256:" + "1" * 64)
         await agent.reconciler.pass_once()
         assert len(agent.images.here) == 2
         removals = list(host.engine.calls).count(("remove", orphan.container))

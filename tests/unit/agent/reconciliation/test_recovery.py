@@ -274,6 +274,6 @@ async def test_container_restarted_while_the_agent_was_down_is_a_new_run(host: H
         assert life.session.state is State.RUNNING
         assert life.session.ready_time is None
         await until(lambda: host.engine.executed[session.container] == 2)
-        host.engine.bind(session.container)
+        host.engine.find(session.container).bind()
         await host.clock.advance(LONGEST_SECONDS)
         await agent.ready(session.internal_id)

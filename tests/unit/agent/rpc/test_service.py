@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,17 +11,17 @@ import grpc
 import pytest
 
 from agent.changes.feed import PILE_LARGEST
-from agent.domain.engine import LogPiece
+from agent.domain.containers.engine import LogPiece
 from agent.logs.cursor import Cursor
 from agent.logs.pace import PART_OF_LOOP
 from agent.rpc.service import HEARTBEAT_SECONDS
 from controlplane.agent_rpc.wire import shapes_out
 from tests.support.agent.demands import a_shape
-from tests.support.agent.hosts import Agent, Host, host_report
+from tests.support.agent.hosts import Agent, Host, an_agent, host_report
 from tests.support.agent.keeping import keeping_on
 from tests.support.agent.samples import IMAGE, a_session, a_spec, an_id
-from tests.support.fake_clock import until_idle
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock, until_idle
+from tests.support.fake_engine import FakeEngine
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.runtime.clock import DUTY_CYCLE
@@ -141,3 +142,24 @@ async def test_follower_of_a_flood_waits(
         assert len(received) == 1
         await clock.advance(10.0)
         assert 9 <= len(received) <= 11
+
+
+async def snapshot_of(agent: Agent) -> list[str | None]:
+    """Return the kinds of the messages of a snapshot."""
+    kinds = []
+    service = agent.service(lambda: host_report(agent))
+    async with aclosing(service.Watch(pb.WatchRequest(), LOCAL)) as messages:
+        async for message in messages:
+            kinds.append(message.WhichOneof("event"))
+            if message.HasField("snapshot_end"):
+                break
+    return kinds
+
+
+async def test_images_are_reported_once_the_engine_has_listed_them(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    async with an_agent(tmp_path, FakeEngine(clock), clock, reconcile=False) as agent:
+        assert await snapshot_of(agent) == ["snapshot_begin", "host", "snapshot_end"]
+        await agent.images.refresh()
+        assert await snapshot_of(agent) == ["snapshot_begin", "images", "host", "snapshot_end"]

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from agent.domain import errors
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.sessions.claims import LISTEN_SECONDS
 from tests.support.agent.hosts import Agent, Host
 from tests.support.agent.pools import a_claim, a_pool, kept_full, ordered, ready
@@ -109,6 +109,7 @@ async def test_stop_is_not_delayed_by_a_game_that_does_not_listen(agent: Agent) 
     ended = await agent.sessions.stop(standby.internal_id, EndReason.STOPPED)
     assert game.got == ["SIGTERM"]
     assert ended.state is State.EXITED
+    assert ended.detail == "its claim signal was not sent: no process has a handler for it"
 
 
 async def test_claim_is_answered_while_processes_cannot_be_seen(agent: Agent) -> None:

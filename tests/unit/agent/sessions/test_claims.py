@@ -7,8 +7,8 @@ import pytest
 
 from agent.changes.feed import Changes
 from agent.domain import errors
-from agent.domain.engine import container_name
-from agent.domain.session import Session
+from agent.domain.containers.engine import container_name
+from agent.domain.sessions.session import Session
 from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
@@ -92,7 +92,10 @@ async def test_claims_are_reported_together_and_without_the_host(agent: Agent) -
         await until_idle()
         assert not taking.done()
         agent.runtime.feed.session_changed(claimed[0], host=False)
-        assert await taking == Changes(tuple(claimed))
+        taken = await taking
+    assert [each.internal_id for each in taken.sessions] == [each.internal_id for each in claimed]
+    assert [each.sequence for each in taken.sessions] == [each.sequence for each in claimed]
+    assert replace(taken, sessions=()) == Changes()
 
 
 async def test_repeated_claim_returns_the_session(agent: Agent) -> None:
@@ -276,7 +279,7 @@ async def test_f49_agent_killed_at_any_step_of_a_claim(host: Host, step: str) ->
 async def test_f49_a_claim_whose_line_is_torn_never_was_and_can_be_made(
     host: Host, *, is_cut_off: bool
 ) -> None:
-    """As after a power cut before the flush: it was not answered, unlike an earlier one."""
+    """A power cut before the flush loses a claim without an answer, unlike an earlier claim."""
     async with host() as agent:
         async with kept_full(agent):
             await ordered(agent, a_pool(2))

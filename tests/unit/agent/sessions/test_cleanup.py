@@ -26,7 +26,7 @@ async def test_unreadable_rest_of_a_log_is_lost(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(session.container, b"one\ntwo\nthree\n")
     broken = errors.EngineError("logs", "invalid header")
-    agent.engine.break_log(session.container, 2, broken, times=SEAL_TRIES + 1)
+    agent.engine.find(session.container).break_log(2, broken, times=SEAL_TRIES + 1)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     assert not agent.now(session.internal_id).log_sealed
@@ -62,7 +62,7 @@ async def test_silent_gap_in_a_log_is_reported(agent: Agent, lost: range) -> Non
     session = await agent.sessions.start(an_id(), a_spec())
     lines = [b"one\n", b"two\n", b"three\n", b"four\n"]
     agent.engine.write_log(session.container, b"".join(lines))
-    agent.engine.damage_log(session.container, lost)
+    agent.engine.find(session.container).unreadable = lost
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS * 2 ** (SEAL_TRIES + 1))
     sealed = agent.records.log_path(session.internal_id).read_bytes()
@@ -95,7 +95,9 @@ async def test_log_whose_pieces_take_too_long_to_count_is_sealed(
 async def test_log_is_sealed_whole_after_one_read_error(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), a_spec())
     agent.engine.write_log(session.container, b"one\ntwo\n")
-    agent.engine.break_log(session.container, 1, errors.EngineError("logs", "unexpected bytes"))
+    agent.engine.find(session.container).break_log(
+        1, errors.EngineError("logs", "unexpected bytes")
+    )
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
     await agent.clock.advance(RETRY_FIRST_SECONDS)
     await until_sealed(agent, session.internal_id)

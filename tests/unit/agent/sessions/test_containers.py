@@ -3,9 +3,15 @@
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import LABEL_PREPARED, LABEL_SESSION, Container, InitState, prepared_name
-from agent.domain.prepared import Prepared, template_for
-from agent.domain.session import Session
+from agent.domain.containers.engine import (
+    LABEL_PREPARED,
+    LABEL_SESSION,
+    Container,
+    InitState,
+    prepared_name,
+)
+from agent.domain.kept.prepared import Prepared, template_for
+from agent.domain.sessions.session import Session
 from agent.sessions import containers
 from agent.state.encoding import decode_label
 from tests.support.agent.hosts import Agent
@@ -67,7 +73,7 @@ async def test_flows_to_the_ports_of_a_prepared_container_are_flushed_once_it_wa
 async def test_prepared_container_gets_other_ports_when_the_engine_finds_one_in_use(
     agent: Agent,
 ) -> None:
-    agent.engine.occupy("udp", 20000)
+    agent.engine.ports.occupy("udp", 20000)
     made = await prepared(agent)
     ports = [port.host for port in made.template.ports if port.protocol is Protocol.UDP]
     assert 20000 not in ports

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.changes.looking import PASS_SECONDS
-from agent.domain.engine import LABEL_PREPARED
+from agent.domain.containers.engine import LABEL_PREPARED
 from agent.domain.errors import EngineError
-from agent.domain.preparation import (
+from agent.domain.kept.preparation import (
     Discard,
 )
+from agent.domain.sessions.history import Usage
 from agent.sessions.prepared_containers import PORTS_PAUSE_SECONDS
 from agent.sessions.preparing import HAS_ENDED
 from agent.state.drain import DrainOrder
@@ -51,6 +52,18 @@ async def test_drain_discards_all_and_its_end_prepares_again(keeping: Keeping) -
     await agent.sessions.drains.order(DrainOrder(2, draining=False))
     await until_idle()
     assert len(keeping.waiting) == 2
+
+
+async def test_usage_is_read_until_it_is_discarded(keeping: Keeping) -> None:
+    agent = keeping.agent
+    await keeping.ordered(SHAPE)
+    [found] = keeping.waiting
+    assert found.process is not None
+    agent.cgroups.use(found.process, cpu_seconds=1, memory_bytes=1)
+    assert await agent.usage.read(found.process) == Usage(1, 1)
+    await agent.sessions.drains.order(DrainOrder(1, draining=True))
+    await until_idle()
+    assert await agent.usage.read(found.process) == Usage()
 
 
 async def test_stopped_by_hand_backs_off(keeping: Keeping) -> None:
@@ -127,7 +140,7 @@ async def test_shapes_that_are_no_longer_ordered_are_discarded(keeping: Keeping)
 
 async def test_image_is_free_for_its_removal(keeping: Keeping) -> None:
     agent = keeping.agent
-    agent.engine.add_image(ANOTHER_IMAGE)
+    agent.engine.image_store.add(ANOTHER_IMAGE)
     await agent.images.refresh()
     await keeping.ordered(SHAPE, a_shape(image=ANOTHER_IMAGE))
     await keeping.keeper.discard_image(IMAGE)
@@ -172,7 +185,7 @@ async def test_ports_are_given_back_to_sessions(host: Host) -> None:
         await keeping.ordered(SHAPE)
         assert agent.reservations.ports.free(Protocol.UDP) == 1
         two = (PortRequest(1, Protocol.UDP), PortRequest(2, Protocol.UDP))
-        assert await keeping.keeper.make_room(two)
+        assert await keeping.keeper.make_room(a_spec(ports=two))
         assert agent.reservations.ports.free(Protocol.UDP) == 2
         assert keeping.discarded(Discard.PORTS) == 1
         session = await agent.sessions.start(an_id(), a_spec(ports=two))
@@ -182,7 +195,7 @@ async def test_ports_are_given_back_to_sessions(host: Host) -> None:
 async def test_nothing_is_prepared_for_a_while_after_ports_were_given_back(host: Host) -> None:
     async with host(prepared=8, ports=(20000, 20000)) as agent, keeping_on(agent) as keeping:
         await keeping.ordered(SHAPE)
-        assert await keeping.keeper.make_room(SHAPE.ports)
+        assert await keeping.keeper.make_room(SHAPE)
         await agent.clock.advance(PORTS_PAUSE_SECONDS - 1.0)
         assert keeping.all == []
         await agent.clock.advance(PASS_SECONDS)
@@ -193,7 +206,7 @@ async def test_no_more_are_discarded_than_ports_are_lacking(host: Host) -> None:
     async with host(prepared=8, ports=(20000, 20002)) as agent, keeping_on(agent) as keeping:
         await keeping.ordered(SHAPE, a_shape("other"), a_shape("third"))
         assert len(keeping.waiting) == 3
-        assert await keeping.keeper.make_room((PortRequest(1, Protocol.UDP),))
+        assert await keeping.keeper.make_room(a_spec(ports=(PortRequest(1, Protocol.UDP),)))
         assert len(keeping.waiting) == 2
 
 
@@ -201,13 +214,17 @@ async def test_pinned_port_is_given_back(keeping: Keeping) -> None:
     await keeping.ordered(SHAPE, a_shape("other"))
     [kept, wanted] = keeping.keeper.stock
     [udp] = [each.host for each in wanted.template.ports if each.protocol is Protocol.UDP]
-    assert await keeping.keeper.make_room((PortRequest(1, Protocol.UDP, pinned=udp),))
+    assert await keeping.keeper.make_room(
+        a_spec(ports=(PortRequest(1, Protocol.UDP, pinned=udp),))
+    )
     assert list(keeping.keeper.stock) == [kept]
 
 
 async def test_no_room_is_made_by_containers_without_such_ports(keeping: Keeping) -> None:
     await keeping.ordered(SHAPE)
-    assert not await keeping.keeper.make_room((PortRequest(1, Protocol.UDP, pinned=20050),))
+    assert not await keeping.keeper.make_room(
+        a_spec(ports=(PortRequest(1, Protocol.UDP, pinned=20050),))
+    )
     assert len(keeping.waiting) == 1
 
 
@@ -217,7 +234,7 @@ async def test_room_waits_for_a_removal_in_progress(keeping: Keeping) -> None:
     agent.engine.hold("remove")
     await keeping.ordered()
     await agent.engine.held("remove")
-    making = asyncio.ensure_future(keeping.keeper.make_room(SHAPE.ports))
+    making = asyncio.ensure_future(keeping.keeper.make_room(SHAPE))
     await until_idle()
     assert not making.done()
     agent.engine.release("remove")

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 
-from agent.domain.engine import Engine
+from agent.domain.containers.engine import Engine
 from agent.domain.errors import DiskFullError, EngineError, LogGoneError
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.kernel.disks import RESERVE_INODES, Disk, Disks, disk_of, measured
 from agent.logs import reading as logs
 from agent.logs import report
@@ -205,7 +205,7 @@ async def test_unsaved_record_is_not_rewritten_during_sealing(agent: Agent) -> N
     assert agent.recorded(session.internal_id).log_sealed
 
 
-@mock.patch("agent.state.retention.SPARED_AT_ONCE", 2)
+@mock.patch("agent.domain.sessions.retention.SPARED_AT_ONCE", 2)
 async def test_low_engine_disk_removes_oldest_containers_until_there_is_room(
     agent: Agent, filling: Filling
 ) -> None:
@@ -253,7 +253,7 @@ async def test_shared_disk_loses_logs_while_a_container_cannot_be_removed(
     assert _removed(agent) == {old, stuck}
 
 
-@mock.patch("agent.state.retention.SPARED_AT_ONCE", 2)
+@mock.patch("agent.domain.sessions.retention.SPARED_AT_ONCE", 2)
 async def test_low_state_disk_removes_oldest_logs_first(
     agent: Agent, filling: Filling, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -441,3 +441,27 @@ def _logs(agent: Agent) -> set[str]:
 
 def _removed(agent: Agent) -> set[str]:
     return {session.internal_id for session in agent.sessions.all() if session.container_removed}
+
+
+# -- folders of one engine ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shared", "free", "for_images"),
+    [
+        (True, 10, 8),
+        (False, 17, 5),
+    ],
+)
+def test_space_for_images_is_that_of_their_disk_counted_once(
+    tmp_path: Path, filling: Filling, shared: bool, free: int, for_images: int
+) -> None:
+    """Engine 29 has its images in a folder of containerd's, as a rule on the same disk."""
+    filling.shared = shared
+    if not shared:
+        filling.free = {"images": 7 * RESERVE}
+    disks = Disks(RESERVE, tmp_path, filling)
+    disks.watch(str(tmp_path / "docker"), str(tmp_path / "images"))
+    disks.look()
+    assert disks.engine_free_bytes == free * RESERVE
+    assert disks.free_image_bytes == for_images * RESERVE

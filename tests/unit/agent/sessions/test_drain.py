@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.domain.errors import DrainingError, InvalidArgumentError, StaleRevisionError
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.rpc import wire
 from agent.state.drain import DrainOrder
 from tests.support.agent.hosts import Agent, Host, until

@@ -4,9 +4,10 @@ from unittest import mock
 
 import pytest
 
-from agent.domain import errors, restarts
-from agent.domain.engine import ReportedEnd
-from agent.domain.session import Process
+from agent.domain import errors
+from agent.domain.containers.engine import ReportedEnd
+from agent.domain.sessions import restarts
+from agent.domain.sessions.session import Process
 from agent.sessions.ending import KILL_SECONDS
 from agent.state.drain import DrainOrder
 from agent.state.tombstones import TOMBSTONE_SECONDS

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import container_name, name_of
-from agent.domain.session import Session
+from agent.domain.containers.engine import container_name, name_of
+from agent.domain.sessions.session import Session
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, pulled, until
 from tests.support.agent.samples import IMAGE, a_container_spec, a_spec, an_id
 from tiltyard.contract import EndReason, State
@@ -26,7 +26,7 @@ async def _assert_alone(agent: Agent, session: Session) -> None:
     assert container.container == session.container
     assert container.name == container_name(session.internal_id)
     assert [_named(found) for found in agent.sessions.all()] == [_named(session)]
-    assert set(agent.engine.published) == {(p.protocol.value, p.host) for p in session.ports}
+    assert set(agent.engine.ports.published) == {(p.protocol.value, p.host) for p in session.ports}
     pool = agent.reservations.ports
     for port in session.ports:
         assert pool.free(port.protocol) == pool.last - pool.first
@@ -178,7 +178,7 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
     """The control plane tries another host, and this one pulls after it reports the loss."""
     internal_id = an_id()
     start = await agent.held_at("start.recorded", agent.sessions.start(internal_id, a_spec()))
-    agent.engine.lose_image(IMAGE)
+    agent.engine.image_store.lose(IMAGE)
     agent.steps.release("start.recorded")
     with pytest.raises(errors.ImageMissingError):
         await start
@@ -187,15 +187,15 @@ async def test_f15_an_image_that_vanishes_before_the_create_is_refused_told_and_
         await agent.pass_over()
         assert (await watcher.take(0)).host
     assert IMAGE not in agent.images.here
-    agent.engine.registry.add(IMAGE)
+    agent.engine.image_store.registry.add(IMAGE)
     await asyncio.gather(*(pulled(agent.images, IMAGE) for _ in range(3)))
     assert agent.engine.count("pull") == 1
     await _assert_alone(agent, await agent.sessions.start(internal_id, a_spec()))
 
 
 async def test_f15_a_pull_does_not_believe_that_a_lost_image_is_there(agent: Agent) -> None:
-    agent.engine.lose_image(IMAGE)
-    agent.engine.registry.add(IMAGE)
+    agent.engine.image_store.lose(IMAGE)
+    agent.engine.image_store.registry.add(IMAGE)
     assert IMAGE in agent.images.here  # no pass since
     await pulled(agent.images, IMAGE)
     await agent.sessions.start(an_id(), a_spec())

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agent.domain.errors import EngineError
-from agent.domain.preparation import (
+from agent.domain.kept.preparation import (
     Discard,
 )
 from tests.support.agent.demands import a_shape
@@ -60,7 +60,7 @@ async def test_warning_ends_once_a_container_waits(keeping: Keeping) -> None:
 
 
 async def test_failing_shape_leaves_others(keeping: Keeping) -> None:
-    keeping.agent.engine.add_image(ANOTHER_IMAGE)
+    keeping.agent.engine.image_store.add(ANOTHER_IMAGE)
     keeping.agent.engine.cannot_start.add(ANOTHER_IMAGE)
     await keeping.agent.images.refresh()
     await keeping.ordered(a_shape(image=ANOTHER_IMAGE), SHAPE)
@@ -93,12 +93,12 @@ async def test_nothing_is_prepared_while_the_engine_is_away(keeping: Keeping) ->
 
 async def test_other_ports_are_taken_for_those_in_use(keeping: Keeping) -> None:
     agent = keeping.agent
-    agent.engine.occupy("udp", 20000)
+    agent.engine.ports.occupy("udp", 20000)
     await keeping.ordered(SHAPE)
     [prepared] = keeping.keeper.stock
     udp = next(port for port in prepared.template.ports if port.protocol is Protocol.UDP)
     assert udp.host != 20000
-    assert agent.engine.published["udp", udp.host] == prepared.container.container
+    assert agent.engine.ports.published["udp", udp.host] == prepared.container.container
 
 
 async def test_container_that_ends_at_once_is_a_failure(

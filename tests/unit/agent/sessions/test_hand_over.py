@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.domain.engine import Start
+from agent.domain.containers.engine import Start
 from agent.domain.errors import (
     HandOverFailedError,
     ImageCannotRunError,
@@ -32,7 +32,7 @@ async def test_all_is_true_before_the_game_is_executed(agent: Agent) -> None:
     assert record.deadline is not None
     assert session_json(agent, record)["expire_time"] == record.deadline.expire_time * 1000
     assert agent.runtime.deadlines.next_due() == record.deadline.boottime
-    assert set(agent.engine.published) == {(p.protocol.value, p.host) for p in record.ports}
+    assert set(agent.engine.ports.published) == {(p.protocol.value, p.host) for p in record.ports}
     assert agent.flows_forgotten == [record.ports]
     assert agent.sessions.started() == []
     assert not agent.engine.executed
@@ -59,6 +59,18 @@ async def test_program_is_resolved_recorded_and_handed_over_with_its_environment
         "TILTYARD_IP": "192.0.2.1",
     }
     assert container.starts == [Start(program, {"AT": "192.0.2.1", **injected})]
+
+
+async def test_arguments_of_each_run_are_expanded(agent: Agent) -> None:
+    agent.engine.programs[IMAGE] = (("/game",), ())
+    spec = a_spec(args=("--public", "${TILTYARD_HOST}:$TILTYARD_PORT_UDP_7777"), restart=True)
+    session = await agent.sessions.start(an_id(), spec)
+    await agent.fail(session, then=1)
+    await agent.reached(session.internal_id, State.RUNNING)
+    [container] = agent.engine.all
+    [port] = [port for port in session.ports if port.container == 7777]
+    expanded = ("/game", "--public", f"192.0.2.1:{port.host}")
+    assert [start.program for start in container.starts] == [expanded, expanded]
 
 
 async def test_restart_hands_over_the_same(agent: Agent) -> None:
@@ -109,7 +121,7 @@ async def test_start_that_is_refused_is_undone_with_the_cause(
 
 async def test_too_long_arguments_are_refused_before_anything_is_reserved(agent: Agent) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^cannot accept args: "):
-        await agent.sessions.start(an_id(), a_spec(args=("x" * 128 * 1024,)))
+        await agent.sessions.start(an_id(), a_spec(args=("$TILTYARD_HOST" + "x" * 131_063,)))
     assert agent.engine.count("program") == 0
     await assert_nothing_is_left(agent)
 

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import container_name
-from agent.domain.session import Port
+from agent.domain.containers.engine import container_name
+from agent.domain.sessions.session import Port
 from agent.domain.steps import START_STEPS
 from agent.sessions import life
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
@@ -163,7 +163,7 @@ async def test_refusal_leaves_nothing(agent: Agent, call: str, error: errors.Age
 @pytest.mark.parametrize("pinned", [0, 20001])
 async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: int) -> None:
     for port in range(20000, 20003):
-        host.engine.occupy("udp", port)
+        host.engine.ports.occupy("udp", port)
     request = PortRequest(7777, Protocol.UDP, pinned=pinned)
     async with host(ports=(20000, 20002)) as agent:
         with pytest.raises(errors.PortTakenError):

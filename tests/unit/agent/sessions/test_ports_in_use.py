@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from agent.domain import errors
-from agent.domain.engine import name_of
-from agent.domain.session import Session
+from agent.domain.containers.engine import name_of
+from agent.domain.sessions.session import Session
 from agent.sessions.containers import FIREWALL_TRIES
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.pools import session_json
@@ -48,15 +48,15 @@ async def test_f19_a_port_of_the_host_is_passed_over_before_the_engine_is_asked(
 
 async def test_f19_a_port_that_the_engine_refuses_goes_to_the_end_of_the_queue(host: Host) -> None:
     async with host(ports=(20000, 20003)) as agent:
-        host.engine.occupy("udp", 20000)
+        host.engine.ports.occupy("udp", 20000)
         assert (await play(agent)).ports[0].host == 20001
         assert len(await host.engine.list(agent.runtime.agent_id)) == 1
-        host.engine.vacate("udp", 20000)
+        host.engine.ports.vacate("udp", 20000)
         assert [(await play(agent)).ports[0].host for _ in range(3)] == [20002, 20003, 20000]
 
 
 async def test_port_that_replaces_a_refused_one_is_what_the_game_reads(agent: Agent) -> None:
-    agent.engine.occupy("udp", 20000)
+    agent.engine.ports.occupy("udp", 20000)
     session = await play(agent)
     assert session.injected_env["TILTYARD_PORT_UDP_7777"] == "20001"
     assert session_json(agent, session)["ports"] == [
@@ -65,7 +65,7 @@ async def test_port_that_replaces_a_refused_one_is_what_the_game_reads(agent: Ag
 
 
 async def test_pinned_port_that_the_engine_refuses_is_not_replaced(agent: Agent) -> None:
-    agent.engine.occupy("udp", 20050)
+    agent.engine.ports.occupy("udp", 20050)
     with pytest.raises(errors.PortTakenError):
         await play(agent, PortRequest(7777, Protocol.UDP, pinned=20050))
     assert agent.engine.count("start") == 1

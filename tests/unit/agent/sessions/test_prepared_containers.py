@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.engine import LABEL_PREPARED, prepared_name
-from agent.domain.preparation import (
+from agent.domain.containers.engine import LABEL_PREPARED, prepared_name
+from agent.domain.kept.preparation import (
     FORGOTTEN_SECONDS,
     REVIEW_SECONDS,
     STEADY_SECONDS,
@@ -115,7 +115,7 @@ async def test_nothing_is_prepared_of_an_image_that_is_not_here(keeping: Keeping
     await keeping.ordered(a_shape(image=ANOTHER_IMAGE))
     assert keeping.all == []
     assert keeping.keeper.warnings == ()
-    keeping.agent.engine.add_image(ANOTHER_IMAGE)
+    keeping.agent.engine.image_store.add(ANOTHER_IMAGE)
     await keeping.agent.images.refresh()
     await until_idle()
     assert len(keeping.waiting) == 1
@@ -174,7 +174,8 @@ async def test_nothing_is_prepared_while_a_start_waits(host: Host) -> None:
         slots = agent.reservations.start_slots
         while slots.take("other"):
             continue
-        waiting = slots.queue("other")
+        waiting = asyncio.create_task(slots.wait("other"))
+        await asyncio.sleep(0)
         await keeping.ordered(SHAPE)
         assert keeping.all == []
         waiting.cancel()

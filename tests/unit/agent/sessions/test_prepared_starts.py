@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from agent.domain.engine import Start, container_name
+from agent.domain.containers.engine import Start, container_name
 from agent.domain.errors import (
     DiskFullError,
     EngineUnavailableError,
@@ -19,13 +19,15 @@ from agent.domain.errors import (
     NoCapacityError,
     SessionStoppedError,
 )
-from agent.domain.session import Session
+from agent.domain.sessions.history import Usage
+from agent.domain.sessions.session import Session
 from agent.domain.steps import START_STEPS
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until
 from tests.support.agent.keeping import PREPARED, kept_ids, prepared_for
 from tests.support.agent.pools import a_pool, kept_full, standbys
 from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.fake_clock import until_idle
+from tests.support.tasks import running
 from tiltyard.contract import EndReason, PortRequest, Protocol, State
 
 UDP = PortRequest(7777, Protocol.UDP)
@@ -47,6 +49,18 @@ def public(agent: Agent, session: Session) -> dict[str, Any]:
 
 
 # -- the start -----------------------------------------------------------------------------------
+
+
+async def test_its_usage_is_read_as_that_of_a_young_run(agent: Agent) -> None:
+    await prepared_for(agent, a_spec())
+    async with running(agent.usage.run()):
+        await agent.clock.advance(7)
+        session = await agent.sessions.start(an_id(), a_spec())
+        agent.cgroups.use(session.process, cpu_seconds=1, memory_bytes=1)
+        await agent.clock.advance(2)
+        agent.cgroups.remove(session.process)
+        assert session.process is not None
+        assert await agent.usage.read(session.process) == Usage(1, 1)
 
 
 async def test_start_takes_the_container_of_its_shape(agent: Agent) -> None:
@@ -261,7 +275,7 @@ async def test_program_that_cannot_run_undoes_the_start(agent: Agent) -> None:
 async def test_full_disk_undoes_the_start(agent: Agent) -> None:
     await prepared_for(agent, a_spec())
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    flush = mock.patch("agent.state.record.flush_file", side_effect=full)
+    flush = mock.patch.object(os, "fdatasync", side_effect=full)
     with flush, pytest.raises(DiskFullError):
         await agent.sessions.start(an_id(), a_spec())
     assert agent.engine.all == []

@@ -2,13 +2,15 @@ from unittest import mock
 
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.domain.errors import EngineError
-from agent.sessions.readiness import LONGEST_SECONDS
+from agent.sessions.readiness import LONGEST_SECONDS, bindings
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
-from tests.support.fakes import FakeClock, FakeEngine
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_engine import FakeEngine
 from tiltyard.contract import EndReason, State
+from tiltyard.ends import PortBindings
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ async def test_session_is_ready_once_its_ports_are_bound(agent: Agent) -> None:
     assert session.state == State.RUNNING
     assert session.ready_time is None
     with agent.runtime.feed.subscribe() as subscription:
-        agent.engine.bind(container_name(internal_id))
+        agent.engine.find(container_name(internal_id)).bind()
         bound_time = agent.clock.time()
         await agent.clock.advance(LONGEST_SECONDS)
         [reported] = (await subscription.take(1)).sessions
@@ -45,7 +47,7 @@ async def test_early_binds_are_noticed_early(agent: Agent) -> None:
     for seconds in (0.05, 1.0, 10.0):
         internal_id = await started(agent)
         await agent.clock.advance(seconds)
-        agent.engine.bind(container_name(internal_id))
+        agent.engine.find(container_name(internal_id)).bind()
         before = agent.clock.time()
         await agent.clock.advance(LONGEST_SECONDS)
         assert 0 <= await agent.ready(internal_id) - before <= 0.1 * seconds + 0.01
@@ -79,7 +81,7 @@ async def test_each_run_becomes_ready(agent: Agent) -> None:
     again = agent.now(internal_id)
     assert again.restart_count == 1
     assert again.ready_time is None
-    agent.engine.bind(container_name(internal_id))
+    agent.engine.find(container_name(internal_id)).bind()
     await agent.clock.advance(LONGEST_SECONDS)
     assert await agent.ready(internal_id) >= first + 30
 
@@ -88,7 +90,7 @@ async def test_next_agent_watches_unready(host: Host, monkeypatch: pytest.Monkey
     async with host() as agent:
         early = await started(agent)
         late = await started(agent)
-        host.engine.bind(container_name(early))
+        host.engine.find(container_name(early)).bind()
         await host.clock.advance(1)
         since = await agent.ready(early)
         process = agent.now(early).process
@@ -101,7 +103,7 @@ async def test_next_agent_watches_unready(host: Host, monkeypatch: pytest.Monkey
         assert process not in [call.args[0] for call in looked.call_args_list]
         assert agent.now(early).ready_time == since
         assert agent.now(late).ready_time is None
-        host.engine.bind(container_name(late))
+        host.engine.find(container_name(late)).bind()
         await host.clock.advance(LONGEST_SECONDS)
         assert await agent.ready(late) >= since + 50
 
@@ -119,7 +121,7 @@ async def test_failed_checks_are_retried_and_logged_once(
             assert failing.call_count > 5
             assert caplog.text.count("cannot see which ports are bound") == 1
             patch.undo()
-            host.engine.bind(container_name(internal_id))
+            host.engine.find(container_name(internal_id)).bind()
             await host.clock.advance(LONGEST_SECONDS)
             await agent.ready(internal_id)
 
@@ -150,3 +152,14 @@ async def test_slow_checks_are_less_frequent(host: Host, monkeypatch: pytest.Mon
         await started(agent)
         await host.clock.advance(20)
         assert 10 <= looked <= 21
+
+
+async def test_bindings_name_what_a_session_has_not_bound(agent: Agent) -> None:
+    internal_id = await started(agent)
+    session = agent.now(internal_id)
+    before = await bindings(agent.engine, session)
+    assert [port.container for port in before.unbound] == [7777, 7778]
+    agent.engine.find(container_name(internal_id)).bind()
+    assert await bindings(agent.engine, session) == PortBindings(())
+    without = session.with_changes(process=None)
+    assert (await bindings(agent.engine, without)).unbound == before.unbound

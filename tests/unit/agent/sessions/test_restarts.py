@@ -4,15 +4,15 @@ from unittest import mock
 
 import pytest
 
-from agent.domain import restarts
-from agent.domain.engine import ReportedEnd
+from agent.domain.containers.engine import ReportedEnd
 from agent.domain.errors import (
     DiskFullError,
     EngineTimeoutError,
     EngineUnavailableError,
     HandOverFailedError,
 )
-from agent.domain.session import Process, Session
+from agent.domain.sessions import restarts
+from agent.domain.sessions.session import Process, Session
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
@@ -184,7 +184,7 @@ async def test_restart_that_cannot_be_handed_over_leaves_no_container_waiting(
     dead = (await agent.reached(session.internal_id, State.DEAD)).session
     assert dead.detail == "cannot restart: cannot hand over: no process reads"
     assert agent.engine.living == set()
-    assert agent.engine.published == {}
+    assert agent.engine.ports.published == {}
 
 
 async def test_restart_on_a_full_disk_is_counted_by_the_next_agent(

@@ -7,11 +7,12 @@ from unittest import mock
 import pytest
 
 from agent.domain import errors
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.sessions.ending import end_process
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import IMAGE, a_spec, an_id
-from tiltyard.contract import EndReason, State, StopResult
+from tiltyard.contract import EndReason, State
+from tiltyard.ends import StopResult
 
 
 async def _stopped(agent: Agent, session: Session) -> Session:

@@ -11,7 +11,7 @@ from tests.support.agent.keeping import PREPARED, prepared_for
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.agent.tls_players import issue
 from tests.support.certificates import Signer
-from tests.support.fakes import FakeClock
+from tests.support.fake_clock import FakeClock
 from tests.support.harness import free_port
 from tiltyard.contract import EndReason, NetworkMode, PortRequest, Protocol, SessionSpec, State
 
@@ -59,7 +59,7 @@ async def test_agent_listens_from_the_start_to_the_end(host: Host, tls: Any) -> 
         assert mine.host == port
         assert mine.tls is True
         assert mine.inner == 0
-        assert host.engine.published == {}, "only the agent has the container's port"
+        assert host.engine.ports.published == {}, "only the agent has the container's port"
         assert is_listened_on(port)
         [container] = host.engine.containers(agent.runtime.agent_id)
         assert session.address != ""

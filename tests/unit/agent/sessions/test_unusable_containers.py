@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agent.domain.engine import InitState
+from agent.domain.containers.engine import InitState
 from agent.domain.errors import EngineUnavailableError, HandOverFailedError, SessionStoppedError
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left
 from tests.support.agent.keeping import PREPARED, prepared_for

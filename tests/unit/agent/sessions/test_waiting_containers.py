@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from agent.domain.engine import container_name
+from agent.domain.containers.engine import container_name
 from agent.domain.errors import (
     EngineUnavailableError,
     HandOverFailedError,
     SessionStoppedError,
 )
-from agent.domain.session import Session
+from agent.domain.sessions.session import Session
 from agent.state.tombstones import Tombstones
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed

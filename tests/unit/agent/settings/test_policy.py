@@ -7,9 +7,11 @@ from agent.domain.errors import NotAllowedError
 from agent.settings.policy import Policy, load_policy
 from tests.support.agent.hosts import Host, assert_nothing_is_left
 from tests.support.agent.samples import MEBIBYTE, a_spec, an_id
-from tiltyard.contract import NetworkMode, Resources, SessionSpec
+from tiltyard.contract import Capability, NetworkMode, Resources, SessionSpec
 from tiltyard.runtime.settings import SettingsError
 
+CHOWN = Capability.CHOWN
+SETUID = Capability.SETUID
 LIMITS = Resources(nano_cpus=2 * 10**9, memory_bytes=512 * MEBIBYTE, gpus=1)
 SPEC = a_spec(limits=LIMITS, reservation=Resources())
 
@@ -24,6 +26,7 @@ SPEC = a_spec(limits=LIMITS, reservation=Resources())
             max_ram=512,
             max_gpus=1,
             max_disk=1,
+            max_pids=100,
         ),
     ],
 )
@@ -32,6 +35,8 @@ def test_request_within_the_policy_passes(policy: Policy) -> None:
     policy.check_image("registry.EXAMPLE/game@sha256:" + "a" * 64)
     host_network = policy.model_copy(update={"host_network": True})
     host_network.check_spec(replace(SPEC, network_mode=NetworkMode.HOST))
+    capable = policy.model_copy(update={"capabilities": frozenset({CHOWN, SETUID})})
+    capable.check_spec(replace(SPEC, capabilities=(CHOWN,)))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +48,13 @@ def test_request_within_the_policy_passes(policy: Policy) -> None:
         (Policy(max_cpu=1.99), SPEC),
         (Policy(max_ram=511), SPEC),
         (Policy(max_disk=99), replace(SPEC, disk_bytes=100 * 2**20)),
+        (Policy(max_pids=99), replace(SPEC, pids=100)),
+        (load_policy(None), replace(SPEC, pids=4097)),
         (Policy(max_gpus=0), SPEC),
         (Policy(max_gpus=1), replace(SPEC, reservation=Resources(gpus=2))),
         (load_policy(None), replace(SPEC, network_mode=NetworkMode.HOST)),
+        (load_policy(None), replace(SPEC, capabilities=(CHOWN,))),
+        (Policy(capabilities=frozenset({SETUID})), replace(SPEC, capabilities=(CHOWN, SETUID))),
     ],
 )
 def test_request_beyond_the_policy_is_refused(policy: Policy, spec: SessionSpec) -> None:
@@ -72,6 +81,8 @@ def test_policy_file_is_read(tmp_path: Path) -> None:
     path = _written(tmp_path, 'allowed_registries = ["ghcr.io"]\nmax_cpu = 4\nmax_ram = 2048\n')
     assert load_policy(path) == Policy(allowed_registries=("ghcr.io",), max_cpu=4, max_ram=2048)
     assert load_policy(None) == Policy()
+    path = _written(tmp_path, 'capabilities = ["CHOWN", "SETUID"]\n')
+    assert load_policy(path) == Policy(capabilities=frozenset({CHOWN, SETUID}))
 
 
 def test_missing_policy_file_is_an_error(tmp_path: Path) -> None:
@@ -86,6 +97,8 @@ def test_missing_policy_file_is_an_error(tmp_path: Path) -> None:
         ("max_cpu = 0", 0o644, "max_cpu"),
         ("max_cpu = nan", 0o644, "max_cpu"),
         ("max_gpus = -1", 0o644, "max_gpus"),
+        ('capabilities = ["SYS_ADMIN"]', 0o644, "capabilities"),
+        ("capabilities = true", 0o644, "capabilities"),
         ('allowed_registries = "ghcr.io"', 0o644, "allowed_registries"),
         ("max_cpu =", 0o644, "cannot read"),
         ("", 0o664, "chmod go-w"),

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from agent.domain.errors import DiskFullError
-from agent.domain.session import Claim, Deadline, Drain, Port, Process, Session
+from agent.domain.sessions.session import Claim, Deadline, Drain, Port, Process, Session
 from agent.state import claims_journal
 from agent.state.encoding import SESSIONS, encode_label
 from agent.state.record import CLAIMS, Records

@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import Claim
 from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError
+from controlplane.domain.hosts.contract import Claim
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.fake_clock import until_idle
 from tiltyard.agent.v1 import agent_pb2
@@ -54,6 +54,8 @@ def _result(claim: agent_pb2.Claim) -> agent_pb2.ClaimResult:
         case "newer":
             result.reason = 999  # type: ignore[assignment]
             result.error = "of a newer agent"
+        case "changes":
+            result.claimed.sequence = 7
         case "break" | "none" as kind:
             result.error = kind
         case internal_id:
@@ -106,6 +108,11 @@ async def test_a_refusal_is_of_one_claim(client: AgentClient) -> None:
     with pytest.raises(AgentUnavailableError, match="newer"):
         await newer
     assert await claimed == "ok"
+
+
+async def test_changes_of_a_standby_that_is_not_known_are_no_answer(client: AgentClient) -> None:
+    with pytest.raises(AgentUnavailableError, match="not known"):
+        await claiming(client, "changes")
 
 
 @pytest.mark.part_alone

@@ -9,10 +9,10 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.errors import AgentUnavailableError
+from controlplane.domain.hosts.agents import Agent
 from controlplane.pki.authority import agent_host, agent_uri
 from controlplane.pki.issuer import Issuer
 from controlplane.pki.tickets import TicketKey
-from controlplane.storage.tables.fleet import AgentRow
 from tests.support.certificates import CALLS, CONTROL_PLANE, SERVES, Party, Signer, self_signed
 from tests.support.controlplane.fake_agent import FakeAgent
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -35,7 +35,7 @@ class Deployment:
 
     def client(self, address: str, agent_id: str = ONE) -> AgentClient:
         never_read = TicketKey(Path("ticket.key"), SystemClock())
-        row = AgentRow("host-1", address, "local", "default", agent_id, 1)
+        row = Agent("host-1", address, "local", "default", agent_id, 1)
         return Dialler(self.issuer, never_read).client(row)
 
     @asynccontextmanager

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.agent_rpc.reports import SESSIONS_AT_ONCE, watch_messages_in
+from controlplane.agent_rpc.reports import SESSIONS_AT_ONCE, Known, watch_messages_in
 from controlplane.agent_rpc.wire import session_in
-from controlplane.domain.contract import SessionsReported, WatchMessage
 from controlplane.domain.errors import AgentUnavailableError
+from controlplane.domain.hosts.contract import (
+    HostSession,
+    SessionsReported,
+    WatchMessage,
+    WrittenSession,
+)
+from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.written import Written
 from tests.support.agent.samples import a_spec
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.tasks import running
@@ -120,6 +127,38 @@ def test_host_is_known_up_to_the_sequence_of_a_message_with_its_last_portion() -
     assert [message.sequence for message in messages] == [4, 9]
 
 
+def reread(seen: Seen | None, reported: agent_pb2.Session) -> HostSession:
+    """Return a session as read from a message of incarnation `i` by who has seen a report."""
+    batch = agent_pb2.SessionBatch(sessions=[reported])
+    response = agent_pb2.WatchResponse(incarnation="i", sequence=9, sessions=batch)
+    [message] = watch_messages_in(response, 0, Known(lambda _: seen))
+    assert isinstance(message.event, SessionsReported)
+    [session] = message.event.sessions
+    return session
+
+
+def test_report_that_is_known_is_not_parsed_again() -> None:
+    reported = a_session()
+    seen = Seen(session_in(reported), "i")
+    assert reread(seen, reported) is seen.session
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "newer"),
+    [
+        ("earlier", 0),
+        ("i", 1),
+    ],
+)
+def test_report_that_is_not_known_is_parsed(incarnation: str, newer: int) -> None:
+    reported = a_session()
+    seen = Seen(session_in(reported), incarnation)
+    reported.sequence += newer
+    reported.detail = "it has ended"
+    assert reread(seen, reported) == session_in(reported)
+    assert reread(None, reported) == session_in(reported)
+
+
 class Reporting(FakeAgent):
     """Reports many sessions in one message."""
 
@@ -154,3 +193,65 @@ async def test_other_tasks_run_between_the_portions_of_a_message(tmp_path: Path)
     assert steps_at[2] < steps_at[3]
     await client.close()
     await agent.stop()
+
+
+def written_of(reported: agent_pb2.Session, written: Written) -> tuple[WrittenSession, ...]:
+    """Return what a message of incarnation `i` leaves unread of one session."""
+    batch = agent_pb2.SessionBatch(sessions=[reported])
+    response = agent_pb2.WatchResponse(incarnation="i", sequence=9, sessions=batch)
+    [message] = watch_messages_in(response, 0, Known(written=written))
+    assert isinstance(message.event, SessionsReported)
+    assert len(message.event.sessions) + len(message.event.written) == 1
+    return message.event.written
+
+
+def a_live_session() -> agent_pb2.Session:
+    reported = a_session()
+    reported.internal_id = "one"
+    reported.sequence = 7
+    reported.state = agent_pb2.STATE_RUNNING
+    reported.identity.account = "alice"
+    reported.identity.application = "game"
+    reported.ports.add(protocol=agent_pb2.PROTOCOL_UDP, container_port=1, host_port=2)
+    return reported
+
+
+def test_report_that_is_in_its_row_is_left_unread() -> None:
+    reported = a_live_session()
+    [unread] = written_of(reported, Written("i", 7))
+    session = session_in(reported)
+    assert unread.read() == session
+    assert unread.internal_id == session.internal_id
+    assert unread.account == session.account
+    assert unread.application == session.application
+    assert unread.state is session.state
+    assert unread.ports == session.ports
+    assert unread.sequence == session.sequence
+    assert unread.size == session.size
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        Written("i", 6),
+        Written("earlier", 7),
+        Written(),
+    ],
+)
+def test_report_that_is_not_in_its_row_is_read(written: Written) -> None:
+    assert written_of(a_live_session(), written) == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("state", agent_pb2.STATE_EXITED),
+        ("state", agent_pb2.STATE_DEAD),
+        ("warm_pool", "pool"),
+        ("in_doubt", True),
+    ],
+)
+def test_ended_sessions_and_standbys_are_read(field: str, value: object) -> None:
+    reported = a_live_session()
+    setattr(reported, field, value)
+    assert written_of(reported, Written("i", 7)) == ()

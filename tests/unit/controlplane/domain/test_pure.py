@@ -6,18 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.applications.applications import local_repository
-from controlplane.domain import tokens
+from controlplane.domain.access import tokens
+from controlplane.domain.access.quotas import Quota, Usage, exceeded_limit
+from controlplane.domain.access.start_rate import SWEEP, StartRate
+from controlplane.domain.access.tokens import Scope
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.durations import parse_duration
-from controlplane.domain.errors import InvalidRequestError
-from controlplane.domain.quotas import Quota, Usage, exceeded_limit
-from controlplane.domain.start_rate import SWEEP, StartRate
-from controlplane.domain.status import shown_status
-from controlplane.domain.tokens import Scope
-from controlplane.http.json_reader import MAX_VALUES, count_values, read_json
-from controlplane.sessions.start_request import Pin, pinned_ports
-from controlplane.storage.tables.registries import Registry
+from controlplane.domain.json_reader import MAX_VALUES, count_values, read_json
+from controlplane.domain.sessions.status import shown_status
 from tiltyard.agent.v1 import agent_pb2
-from tiltyard.contract import EndReason, ErrorReason, PortRequest, Protocol, State
+from tiltyard.contract import EndReason, ErrorReason, State
 
 
 @pytest.mark.parametrize(
@@ -243,30 +241,6 @@ def test_a_changed_token_is_invalid(index: int, character: str) -> None:
 def test_implied_scopes() -> None:
     assert tokens.grants({Scope.SESSION_START}, Scope.SESSION_PLAYERS)
     assert not tokens.grants({Scope.SESSION_PLAYERS}, Scope.SESSION_START)
-
-
-TCP = Protocol.TCP
-UDP = Protocol.UDP
-PORTS = (PortRequest(1, TCP), PortRequest(1, UDP), PortRequest(2, UDP))
-
-
-def test_pins_keep_the_order_of_the_application() -> None:
-    pinned = pinned_ports(PORTS, [Pin(2, 20002), Pin(1, 20001, UDP)])
-    assert [port.pinned for port in pinned] == [0, 20001, 20002]
-
-
-@pytest.mark.parametrize(
-    ("pins", "fields"),
-    [
-        ([Pin(1, 1)], ["ports[0].container"]),
-        ([Pin(3, 1), Pin(2, 1, TCP)], ["ports[0].container", "ports[1].container"]),
-        ([Pin(2, 1), Pin(2, 2)], ["ports[1].container"]),
-    ],
-)
-def test_invalid_pins_are_refused(pins: list[Pin], fields: list[str]) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        pinned_ports(PORTS, pins)
-    assert [violation.field for violation in caught.value.violations] == fields
 
 
 @pytest.mark.parametrize(

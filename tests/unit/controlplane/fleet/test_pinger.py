@@ -10,15 +10,20 @@ from typing import Any, cast
 
 import pytest
 
-from controlplane.domain.contract import WatchMessage
-from controlplane.fleet.host.latency import MAX_ADDRESSES, MAX_LOOKED_AT, MAX_MISSES, HostLatency
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import WatchMessage
+from controlplane.domain.hosts.host_latency import (
+    MAX_ADDRESSES,
+    MAX_LOOKED_AT,
+    MAX_MISSES,
+    HostLatency,
+)
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.icmp import CannotPingError
 from controlplane.fleet.pinger import AT_ONCE, JITTER, LOOK, Pinger
-from controlplane.storage.tables.fleet import AgentRow
 from tests.support.fake_clock import FakeClock
 from tests.support.tasks import running
-from tests.unit.controlplane.domain.test_placement import HOST
+from tests.unit.controlplane.domain.placement.test_placement import HOST
 
 NEAR = "192.0.2.1"
 FAR = "192.0.2.2"
@@ -115,7 +120,7 @@ class Measured:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.links: list[HostState] = []
+        self.hosts: list[SimpleNamespace] = []
         self.unresponsive: set[str] = set()
         self.answers: dict[str, float] = {}
         self.asked: dict[str, int] = defaultdict(int)
@@ -124,7 +129,7 @@ class Measured:
         self.under_way = self.most_under_way = 0
         self.refuses = ""
         fleet: Any = SimpleNamespace(
-            hosts=self.links, is_responsive=lambda agent: agent not in self.unresponsive
+            hosts=self.hosts, is_responsive=lambda agent: agent not in self.unresponsive
         )
         self.pinger = Pinger(
             fleet, interval=INTERVAL, clock=self.clock, random=Random(1), ping=self.ping
@@ -142,9 +147,9 @@ class Measured:
         return self.answers.get(address)
 
     def add(self, *addresses: str) -> HostState:
-        row = AgentRow(f"a{len(self.links)}", "unix:/a", "local", "default")
+        row = Agent(f"a{len(self.hosts)}", "unix:/a", "local", "default")
         link = HostState(row, cast("Any", None))
-        self.links.append(link)
+        self.hosts.append(SimpleNamespace(name=link.name, state=link))
         self.report(link, *addresses)
         return link
 
@@ -214,7 +219,7 @@ async def test_concurrent_echoes_are_limited(measured: Measured) -> None:
     assert measured.under_way == AT_ONCE
     measured.hold.set()
     await measured.looks()
-    assert all(link.latency.seconds == 1.0 for link in measured.links)
+    assert all(host.state.latency.seconds == 1.0 for host in measured.hosts)
     assert measured.most_under_way == AT_ONCE
 
 

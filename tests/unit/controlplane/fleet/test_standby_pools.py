@@ -1,39 +1,30 @@
 import asyncio
-import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from controlplane.fleet.node_pools import NodePools
-from controlplane.fleet.standby_pools import GATHER, MAX_BACK_OFF, REST, StandbyPools
-from controlplane.storage.tables.applications import Application
-from controlplane.storage.tables.standby_orders import WantedPool
-from controlplane.storage.tables.warm_pools import WarmPool
+from controlplane.domain.applications.tags import Tag
+from controlplane.domain.applications.warm_pools import WantedPool
+from controlplane.domain.placement.node_pools import NodePools
+from controlplane.domain.placement.placement import HostView
+from controlplane.fleet.standby_pools import (
+    GATHER,
+    MAX_BACK_OFF,
+    REREAD_INTERVAL,
+    REST,
+    REVIEW_INTERVAL,
+    StandbyPools,
+)
+from controlplane.storage.engine.changes import Changes
 from tests.support.tasks import running
-from tiltyard.contract import NetworkMode, Resources
+from tests.unit.controlplane.domain.placement.test_placement import IMAGE, VIEW
+from tests.unit.controlplane.fleet.simulated_pools import a_wanted_pool
 
 SECONDS_EACH = 0.02  # Seconds that planning one pool takes by the clock of these tests
-
-
-def a_wanted_pool(*, size: int = 1) -> WantedPool:
-    one = Resources(1, 1)
-    application = Application(
-        account="alice",
-        name="game",
-        registry="r",
-        repository="game",
-        tag_keep=5,
-        network_mode=NetworkMode.BRIDGE,
-        node_pool="default",
-        regions=("local",),
-        limits=one,
-        reservation=one,
-        ports=(),
-    )
-    pool = WarmPool("alice", "game", "local", size, enabled=True, id=str(uuid.uuid4()))
-    return WantedPool(pool, 1, application, ())
 
 
 class EmptyFleet:
@@ -43,6 +34,11 @@ class EmptyFleet:
     unresponsive_after = 5.0
     node_pools = NodePools()
     unreported = SimpleNamespace(count=lambda *_, **__: 0)
+    standbys = SimpleNamespace(pop_changed=set)
+    changes = Changes()
+
+    async def caught_up(self) -> None:
+        pass
 
     def __init__(self, pools: list[WantedPool]) -> None:
         self.pools = pools
@@ -65,6 +61,9 @@ class EmptyFleet:
 
     def subscribe(self, _: object) -> None:
         pass
+
+    def revision_of(self, *_: str) -> int:
+        return 1
 
     def hosts_of(self, *_: str) -> list[Any]:
         self.planned += 1
@@ -90,8 +89,8 @@ class ReadyHost(EmptyFleet):
     def __init__(self, pools: list[WantedPool], *, place: tuple[str, str], ordered: int) -> None:
         super().__init__(pools)
         row = SimpleNamespace(region=place[0], node_pool=place[1])
-        orders = SimpleNamespace(size=lambda _: ordered)
-        self._host = SimpleNamespace(row=row, pool_orders=orders)
+        orders = SimpleNamespace(pool_size=lambda _: ordered)
+        self._host = SimpleNamespace(state=SimpleNamespace(row=row), orders=orders)
 
     def host(self, _: str) -> Any:
         return self._host
@@ -166,3 +165,121 @@ async def test_other_pools_are_planned_after_an_unexpected_error_of_one(
 async def test_the_pause_is_a_multiple_of_the_round(size: int, count: int, pause: float) -> None:
     fleet = await one_round([a_wanted_pool(size=size) for _ in range(count)])
     assert fleet.pauses[-1] == pytest.approx(pause)
+
+
+class FilledPool(EmptyFleet):
+    """A fleet of one host, which has all standbys of a pool; it reports between two rounds."""
+
+    unreachable_after = 30.0
+
+    def __init__(self, pool: WantedPool, happens: Callable[["FilledPool"], object]) -> None:
+        super().__init__([pool])
+        self.happens = happens
+        self.now = 0.0
+        self.revision = 1
+        self.views = 0
+        self.changed: set[str] = set()
+        self.reports: Callable[[object], None] = lambda _: None
+        self.standbys = SimpleNamespace(pop_changed=self._pop_changed, live_on=lambda *_: 1)
+        orders = SimpleNamespace(
+            pool_size=lambda _: 1,
+            pools=set(),
+            overruled_pools=(),
+            order_pool=lambda *_: None,
+        )
+        row = SimpleNamespace(region="local", node_pool="default")
+        state = SimpleNamespace(row=row, removed=False, draining=False, lost=None)
+        self.age = 0.0
+        self._host = SimpleNamespace(name="h", state=state, orders=orders)
+
+    def _pop_changed(self) -> set[str]:
+        changed = self.changed
+        self.changed = set()
+        return changed
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == 3:
+            self.rests.set()
+        elif seconds == REVIEW_INTERVAL:
+            self.happens(self)
+            self.reports(self._host)
+        else:
+            return
+        await asyncio.Event().wait()
+
+    def subscribe(self, listener: Any) -> None:
+        self.reports = listener
+
+    def revision_of(self, *_: str) -> int:
+        return self.revision
+
+    def hosts_of(self, *_: str) -> list[Any]:
+        return [self._host]
+
+    @property
+    def hosts(self) -> list[Any]:  # type: ignore[override]
+        return [self._host]
+
+    def report_age(self, _: object) -> float:
+        return self.age
+
+    def view(self, _: object) -> HostView:
+        self.views += 1
+        return VIEW
+
+
+def nothing(_: FilledPool) -> None:
+    pass
+
+
+def a_host_changes(fleet: FilledPool) -> None:
+    fleet.revision += 1
+
+
+def a_standby_ends(fleet: FilledPool) -> None:
+    fleet.changed.add(fleet.pools[0].pool.id)
+
+
+def time_passes(fleet: FilledPool) -> None:
+    fleet.now += REVIEW_INTERVAL
+
+
+def the_host_is_silent(fleet: FilledPool) -> None:
+    fleet.age = fleet.unresponsive_after + 1
+
+
+def a_minute_passes(fleet: FilledPool) -> None:
+    fleet.now += REREAD_INTERVAL
+
+
+@pytest.mark.parametrize(
+    ("happens", "plans"),
+    [
+        (nothing, 1),
+        (a_host_changes, 2),
+        (a_standby_ends, 2),
+        (time_passes, 1),
+        (the_host_is_silent, 2),
+        (a_minute_passes, 2),
+    ],
+)
+async def test_a_filled_pool_is_planned_again_if_its_hosts_or_standbys_change(
+    happens: Callable[[FilledPool], object], plans: int
+) -> None:
+    tag = Tag("v1", "sha256:0", IMAGE)
+    fleet = FilledPool(replace(a_wanted_pool(), tags=(tag,)), happens)
+    async with running(pools_of(fleet).run()):
+        await fleet.rests.wait()
+    assert fleet.views == plans
+
+
+async def test_a_pool_that_lacks_standbys_is_planned_with_each_report() -> None:
+    tag = Tag("v1", "sha256:0", IMAGE)
+    fleet = FilledPool(replace(a_wanted_pool(size=2), tags=(tag,)), nothing)
+    async with running(pools_of(fleet).run()):
+        await fleet.rests.wait()
+    assert fleet.views == 2

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.domain.contract import HostSession, Placed
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.pki.tickets import TicketKey, make_ticket, read_ticket
 from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_state import SESSION

@@ -98,7 +98,7 @@ async def test_does_not_connect_to_a_name_with_a_private_address(
     def look_up(host: str) -> list[Any]:
         return [(socket.AF_INET, socket.IPPROTO_TCP, address) for address in names[host]]
 
-    monkeypatch.setattr("controlplane.outbound.resolver.look_up", look_up)
+    monkeypatch.setattr("controlplane.registries.resolver.look_up", look_up)
     for name in names:
         with pytest.raises(UnusableError, match=r"^it cannot be reached$") as raised:
             await ask(http, f"{name}:{port}")

@@ -35,9 +35,11 @@ ELSEWHERE = ["https://elsewhere.example/layer"]
 
 
 def check(manifest: Any, kind: str | None = None) -> tuple[str, ...]:
+    """Return the digests that a manifest lists."""
     content = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     said = manifest.get("mediaType") if isinstance(manifest, dict) else None
-    return check_manifest(content, kind if kind is not None else said or IMAGE, LIMIT).listed
+    kind = kind if kind is not None else said or IMAGE
+    return tuple(check_manifest(content, kind, LIMIT).listed)
 
 
 def layers(*made: dict[str, Any]) -> dict[str, Any]:

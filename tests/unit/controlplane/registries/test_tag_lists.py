@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
+from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import RegistryUnavailableError
 from controlplane.registries import tag_lists
 from controlplane.registries.tag_lists import TagLists, natural_order
-from controlplane.storage.tables.registries import Registry
 from tests.support.fake_clock import until_idle
 
 HUB = Registry("hub", "hub.example", ())

@@ -79,7 +79,7 @@ def with_items(name: str, count: int) -> Message:
     field = fields()[name]
     values = getattr(message, field.name)
     if field.message_type is None:
-        values.extend([0 if field.type == field.TYPE_UINT64 else ""] * count)
+        values.extend(["" if field.cpp_type == TEXTS else 0] * count)
     elif field.message_type.GetOptions().map_entry:
         values.update({str(number): "" for number in range(count)})
     else:
@@ -145,7 +145,11 @@ def read(message: Message) -> None:
 
 
 SCALARS = sorted(
-    name for name in BOUNDS if fields()[name].message_type is None and name not in UNREAD
+    name
+    for name in BOUNDS
+    if fields()[name].message_type is None
+    and fields()[name].cpp_type not in UNBOUNDED
+    and name not in UNREAD
 )
 LISTS = sorted(name for name in BOUNDS if fields()[name].is_repeated)
 TIMES = sorted(

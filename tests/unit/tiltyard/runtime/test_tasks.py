@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import itertools
 import threading
 
@@ -105,6 +106,29 @@ async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
     unblocked.set()
     await closing
     assert done == ["it"]
+
+
+async def test_error_of_work_whose_caller_was_cancelled_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    threads = Threads(1, "test")
+    begun = threading.Event()
+    unblocked = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        unblocked.wait()
+        raise FileNotFoundError
+
+    caller = asyncio.create_task(threads.run(work))
+    await asyncio.to_thread(begun.wait)
+    await let_go(caller)
+    unblocked.set()
+    await until_idle()
+    del caller  # which refers to its work
+    gc.collect()  # asyncio logs an error that nobody has read when its future is collected
+    assert caplog.messages == []
+    await threads.close()
 
 
 async def test_work_runs_again_after_each_unexpected_error(

@@ -62,5 +62,5 @@ def test_what_follows_changes_nothing_asked_first(others: list[str], seconds: in
 
 @pytest.mark.parametrize("text", ['"', '"\\', "a=", "wait=ready;", "wait=ready ", ' "', "\\"])
 def test_it_takes_no_longer_than_reading(text: str) -> None:
-    """With what is read again and again it would take hours."""
+    """Repeated reading of the same text would take hours."""
     assert ready_wait([text * 100_000, "a= " + " " * 100_000 + "x y"]) in {None, UNSAID}

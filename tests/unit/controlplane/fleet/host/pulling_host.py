@@ -8,14 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from controlplane.domain.errors import AgentUnavailableError
+from controlplane.domain.hosts.contract import Drain
+from controlplane.domain.hosts.desired_state import DesiredState
+from controlplane.domain.hosts.host_orders import HostImages, HostOrders
 from controlplane.fleet.host.delivery import Deliveries
 from controlplane.fleet.host.image_room import ImageRoom
 from controlplane.fleet.host.images import Images
-from controlplane.fleet.host.shapes import ShapeOrders
-from controlplane.storage.tables.host_orders import HostOrders
-from controlplane.storage.tables.tags import HostImages
+from controlplane.fleet.host.orders import Orders
 from tests.support.fake_clock import FakeClock
-from tiltyard.contract import PullProgress
+from tiltyard.images import PullProgress
 from tiltyard.runtime.tasks import TaskOwner
 
 SIZE = 10  # Bytes of an image
@@ -41,20 +42,26 @@ class PullingHost:
         self.name = "a0"
         self.incarnation = "life"
         self.removed = False
+        self.drain = Drain()
+        self.desired = DesiredState(self.drain)
         self.row = SimpleNamespace(region="r", node_pool="p")
-        self.report = SimpleNamespace(images=frozenset(), free_image_bytes=None)
+        self.report = SimpleNamespace(
+            images=frozenset(), free_image_bytes=None, platform="linux/amd64"
+        )
         self.image_sizes: dict[str, int] = {}
         self.client = self
         self.clock = FakeClock()
         host: Any = self
         self.sizes: dict[str, int] = {}
         """Compressed bytes of images."""
+        self.platforms: dict[str, tuple[str, ...]] = {}
+        """Those that images are for; missing ones are unknown."""
         self.expected: list[int] = []
         """The bytes that each pull was expected to take."""
         self.kept = Images(
             host,
             ImageRoom(host),
-            ShapeOrders(host, Deliveries(self.name, self.clock, Random(1))),
+            Orders(host, host, Deliveries(self.name, self.clock, Random(1)), self.clock),
             host,
             login_for=self.login_for,
             is_responsive=lambda: self.responsive,
@@ -74,6 +81,7 @@ class PullingHost:
             {image: self.accounts.get(image, {"alice"}) for image in self.wanted},
             {image: self.accounts.get(image, {"alice"}) for image in self.surplus},
             self.sizes,
+            self.platforms,
         )
         return HostOrders(images)
 

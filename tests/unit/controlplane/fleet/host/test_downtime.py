@@ -6,9 +6,11 @@ from typing import Any, cast
 import pytest
 
 from controlplane.domain.errors import StoreError
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.written import Written as WrittenReports
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, Downtime
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.fleet import AgentRow, note_downtime, note_report
+from controlplane.storage.tables.hosts.fleet import note_downtime, note_report
 from tests.support.fake_clock import FakeClock
 
 LOST_AFTER = 3600.0
@@ -36,7 +38,7 @@ class Listening:
     def __init__(self, **known: Any) -> None:
         self.clock = FakeClock()
         self.store = Written()
-        row = AgentRow("h", "unix:/h", "local", "default", **known)
+        row = Agent("h", "unix:/h", "local", "default", **known)
         self.host = HostState(row, cast("Any", None))
         self.downtime = Downtime(self.host, cast("Any", self.store), LOST_AFTER, self.clock)
         self.downtime.begin()
@@ -51,7 +53,7 @@ async def test_host_is_served_when_its_report_cannot_be_stored() -> None:
     host = Listening()
     host.store.fails = True
     for _ in range(4):
-        await host.downtime.reported()
+        await host.downtime.reported(WrittenReports())
         host.clock.stall(WRITE_INTERVAL / 2)
     assert host.store.asked == ["report", "report"]
 
@@ -69,18 +71,18 @@ async def test_host_is_served_once_its_downtimes_end_is_stored(known: dict[str, 
     host.store.fails = True
     for _ in range(2):
         with pytest.raises(StoreError):
-            await host.downtime.reported()
+            await host.downtime.reported(WrittenReports())
     assert host.host.lost == known.get("lost")
     host.store.fails = False
-    await host.downtime.reported()
+    await host.downtime.reported(WrittenReports())
     assert host.host.lost is None
-    await host.downtime.reported()
+    await host.downtime.reported(WrittenReports())
     assert host.store.asked == ["report"] * 3
 
 
 async def test_downtime_is_stored_once_a_minute_and_its_end_once() -> None:
     host = Listening()
-    await host.downtime.reported()
+    await host.downtime.reported(WrittenReports())
     await host.miss(LOST_AFTER)
     spans = range(int(WRITE_INTERVAL), int(LOST_AFTER), int(WRITE_INTERVAL))
     assert host.store.asked == ["report", *(f"downtime {span}" for span in spans), "lost"]

@@ -1,7 +1,8 @@
 """The disk of a host for images, of which an account has a share."""
 
+from controlplane.domain.applications.pulls import PullState
 from controlplane.fleet.host.image_room import UNPACKED
-from controlplane.fleet.host.images import LONGEST_WAIT, PullState
+from controlplane.fleet.host.images import LONGEST_WAIT
 from tests.support.fake_clock import until_idle
 from tests.unit.controlplane.fleet.host.pulling_host import BAD, GOOD, SIZE, PullingHost
 

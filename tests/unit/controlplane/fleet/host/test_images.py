@@ -4,12 +4,8 @@ import logging
 
 import pytest
 
-from controlplane.fleet.host.images import (
-    LONGEST_WAIT,
-    MAX_PULLS,
-    MAX_REMOVALS,
-    PullState,
-)
+from controlplane.domain.applications.pulls import PullState
+from controlplane.fleet.host.images import LONGEST_WAIT, MAX_PULLS, MAX_REMOVALS
 from tests.support.fake_clock import until_idle
 from tests.unit.controlplane.fleet.host.pulling_host import BAD, GOOD, PullingHost
 

@@ -6,11 +6,12 @@ from typing import cast
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain.contract import Answer, WatchMessage
-from controlplane.domain.placement import Wanted
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import Answer, WatchMessage
+from controlplane.domain.hosts.host_events import HostEvent, SpareChanged
+from controlplane.domain.placement.placement import Wanted
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.fleet import AgentRow
-from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
+from tests.unit.controlplane.domain.placement.test_placement import HOST, IMAGE
 from tests.unit.controlplane.fleet.host.test_state import OF_ALICE, SESSION, view
 from tiltyard.contract import PreparedShape, Resources
 
@@ -20,8 +21,8 @@ OF_SHAPE = Wanted(IMAGE, Resources(2, 3), (), ("alice", "game"), SHAPE)
 
 @pytest.fixture
 def link() -> HostState:
-    made = HostState(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
-    made.reconciled = True
+    made = HostState(Agent("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+    made.note_reconciled()
     return made
 
 
@@ -133,3 +134,14 @@ def test_host_that_keeps_less_than_starts_count_on_has_none_to_spare(link: HostS
     link.hold("j", OF_SHAPE)
     link.apply(kept(1, sequence=10), 2.0)
     assert view(link).spare(SHAPE) == 0
+
+
+def test_observers_are_told_of_a_prepared_container_that_a_refused_start_returns(
+    link: HostState,
+) -> None:
+    link.apply(kept(1), 1.0)
+    link.hold("i", OF_SHAPE)
+    events: list[HostEvent] = []
+    link.observers.append(events.append)
+    link.give_back("i")
+    assert SpareChanged() in events

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controlplane.domain.contract import HostSession
+from controlplane.domain.hosts.contract import HostSession
 from controlplane.fleet.host.standbys import Standbys
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import State
@@ -57,6 +57,27 @@ def test_taking_a_standby_looks_at_no_other_host(count: int) -> None:
         taken.add(session.internal_id)
     assert len(taken) == count
     assert len(asked) == count
+
+
+def test_pools_change_when_standbys_come_and_go() -> None:
+    standbys = Standbys()
+    standbys.note("h", standby(IDS[0]))
+    assert standbys.pop_changed() == {POOL}
+    standbys.note("h", standby(IDS[0], ready=False))
+    assert standbys.pop_changed() == set()
+    standbys.note("h", standby(IDS[0], warm_pool=""))
+    assert standbys.pop_changed() == {POOL}
+
+
+def test_standby_counts_until_its_claim_is_over() -> None:
+    standbys = Standbys()
+    standbys.note("h", standby(IDS[0]))
+    standbys.note("h", standby(IDS[1]))
+    assert standbys.take(POOL, lambda _: True) is not None
+    assert standbys.live_on(POOL, "h") == 2
+    assert standbys.live_on(POOL, "other") == 0
+    standbys.drop("h", IDS[0])
+    assert standbys.live_on(POOL, "h") == 1
 
 
 class Queues(RuleBasedStateMachine):

@@ -5,14 +5,14 @@ from unittest import mock
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.domain import contract
-from controlplane.domain.contract import Answer, Port, SessionsReported, WatchMessage
 from controlplane.domain.errors import AgentExcessError
-from controlplane.domain.placement import HostView, Wanted
+from controlplane.domain.hosts import contract
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import Answer, Port, SessionsReported, WatchMessage
+from controlplane.domain.placement.placement import HostView, Wanted
 from controlplane.fleet.host import state
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.fleet import AgentRow
-from tests.unit.controlplane.domain.test_placement import HOST, IMAGE
+from tests.unit.controlplane.domain.placement.test_placement import HOST, IMAGE
 from tiltyard.contract import Identity, PortRequest, Protocol, Resources, State
 
 WANTED = Wanted(IMAGE, Resources(2, 3), (PortRequest(1, Protocol.UDP, pinned=20007),))
@@ -37,9 +37,9 @@ SESSION = contract.HostSession(
 
 @pytest.fixture
 def link() -> HostState:
-    made = HostState(AgentRow("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+    made = HostState(Agent("h", "unix:/h", "local", "default"), cast("AgentClient", None))
     made.apply(WatchMessage("life", 8, HOST), now=0.0)
-    made.reconciled = True
+    made.note_reconciled()
     return made
 
 
@@ -268,6 +268,15 @@ def test_session_absent_from_a_snapshot_is_dropped_unless_newer(link: HostState)
     assert {session.internal_id for session in link.live()} == {"kept", "newer"}
 
 
-def test_host_has_no_view_before_it_has_reconciled(link: HostState) -> None:
-    link.reconciled = False
+def test_host_has_no_view_before_it_has_reconciled() -> None:
+    link = HostState(Agent("h", "unix:/h", "local", "default"), cast("AgentClient", None))
+    link.apply(WatchMessage("life", 8, HOST), now=0.0)
     assert link.view(0.0) is None
+
+
+def test_port_is_free_once_its_session_has_ended(link: HostState) -> None:
+    link.apply(WatchMessage("life", 10, SessionsReported((SESSION,))), 1.0)
+    assert 20007 in link.taken_ports[Protocol.UDP]
+    ended = replace(SESSION, state=State.EXITED, sequence=11)
+    link.apply(WatchMessage("life", 11, SessionsReported((ended,))), 1.0)
+    assert 20007 not in link.taken_ports[Protocol.UDP]

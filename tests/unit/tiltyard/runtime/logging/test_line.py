@@ -165,3 +165,10 @@ def test_redacts_credentials_after_the_name_of_their_header(text: str) -> None:
     redacted = redact(text)
     assert "abc" not in redacted
     assert "uthorization" in redacted
+
+
+@given(text=any_text, before=st.text(max_size=5), after=st.text(max_size=5))
+def test_secret_in_any_field_is_redacted(text: str, before: str, after: str) -> None:
+    fields = {"event": text, "error": f"{before} {TOKEN} {after}", "path": text}
+    for form in FORMS:
+        assert TOKEN not in line(fields, form)

@@ -4,15 +4,18 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.log_lines import read
 from tests.support.read_back import Pipe, failing, log, said
 from tiltyard.runtime.logging import output
-from tiltyard.runtime.logging.events import Event
+from tiltyard.runtime.logging.events import Event, bind, unbind
 from tiltyard.runtime.logging.output import AT_ONCE, LineFormatter, written
 
 
@@ -158,3 +161,29 @@ def test_reports_a_line_that_a_full_pipe_did_not_take(monkeypatch: pytest.Monkey
     assert report["event"] == "not read in time"
     assert report["left_out"] == "1"
     assert last["event"] == "it went"
+
+
+@given(created=st.floats(min_value=0, max_value=4e9))
+def test_time_is_that_of_the_record_to_the_millisecond(created: float) -> None:
+    formatter = LineFormatter("logfmt", journald=False)
+    record = a_record("it came")
+    for moment in (created, created + 0.0004, created):
+        record.created = moment
+        exact = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+        expected = exact.replace("+00:00", "Z")
+        assert formatter.format(record).startswith(f"time={expected} level=warning ")
+
+
+def test_fields_are_those_of_the_event_then_of_the_logger_then_of_the_context() -> None:
+    def log_all() -> None:
+        bind(request="r", id="of the context")
+        try:
+            log.bind(account="a", id="of the logger").info("it came", id="s", error="e")
+        finally:
+            unbind("request", "id")
+        log.info("it went")
+
+    came, went = said(log_all)
+    assert list(came) == ["time", "level", "event", "account", "id", "error", "request", "logger"]
+    assert came["id"] == "s"
+    assert list(went) == ["time", "level", "event", "logger"]

@@ -1,0 +1,87 @@
+"""The table of nftables, in a network namespace of the test."""
+
+import socket
+
+import pytest
+
+from agent.network import netlink
+from agent.network.nat_table import CHUNK, NatTable, Private, Public
+from agent.network.source_translation import own_addresses
+from tests.agent.test_conntrack import apart
+
+LOOPBACK = bytes([127, 0, 0, 1])
+PUBLIC = bytes([203, 0, 113, 5])
+TO_ADDRESS = {Private(bytes([172, 17, 0, 2]), socket.IPPROTO_UDP, 7777): Public(PUBLIC, 20000)}
+TO_PORT = {Private(bytes([172, 17, 0, 3]), socket.IPPROTO_TCP, 7777): Public(b"", 20001)}
+
+
+@pytest.mark.root
+@apart
+def test_content_is_read_as_it_was_written() -> None:
+    table = NatTable()
+    assert table.read() is None
+    table.make()
+    assert table.read() == {}
+    table.change({}, TO_ADDRESS | TO_PORT)
+    assert table.read() == TO_ADDRESS | TO_PORT
+    table.change(TO_PORT, {})
+    assert table.read() == TO_ADDRESS
+    table.remove()
+    assert table.read() is None
+    table.close()
+
+
+@pytest.mark.root
+@apart
+def test_change_that_fails_changes_nothing() -> None:
+    table = NatTable()
+    table.make()
+    with pytest.raises(FileNotFoundError):
+        table.change(TO_PORT, TO_ADDRESS)
+    assert table.read() == {}
+    table.change({}, TO_ADDRESS)
+    assert table.read() == TO_ADDRESS
+    table.close()
+
+
+@pytest.mark.root
+@apart
+def test_more_than_one_request_holds_can_be_written() -> None:
+    table = NatTable()
+    table.make()
+    many = {
+        Private(bytes([172, 17, number >> 8, number & 255]), socket.IPPROTO_UDP, 7777): Public(
+            PUBLIC, number
+        )
+        for number in range(2 * CHUNK + 1)
+    }
+    table.change({}, many)
+    assert table.read() == many
+    table.change(many, {})
+    assert table.read() == {}
+    table.close()
+
+
+@pytest.mark.root
+@apart
+def test_table_without_one_of_its_rules_is_not_whole() -> None:
+    table = NatTable()
+    table.make()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
+        names = netlink.attribute(1, b"tiltyard\0") + netlink.attribute(2, b"postrouting\0")
+        body = netlink.FAMILY.pack(socket.AF_INET, 0, 0) + names
+        netlink.transact(kernel, 10, [(10 << 8 | 8, 0, body)])  # NFT_MSG_DELRULE
+    assert table.read() is None
+    table.make()
+    assert table.read() == {}
+    table.close()
+
+
+@pytest.mark.root
+@apart
+def test_addresses_are_those_of_the_namespace() -> None:
+    assert own_addresses() == frozenset()
+
+
+def test_addresses_include_loopback() -> None:
+    assert LOOPBACK in own_addresses()

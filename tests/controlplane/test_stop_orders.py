@@ -1,0 +1,79 @@
+"""The fleet sends stop orders when they are committed, and after each snapshot of their host."""
+
+from typing import Any
+
+import pytest
+
+from controlplane.domain.access.audit import Actor
+from controlplane.domain.sessions.stop_orders import StopCause
+from controlplane.storage.tables.sessions.sessions import request_stop
+from controlplane.storage.tables.sessions.stop_orders import order_stop, pending_stops
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.system import System, eventually_equals
+from tests.support.hold import Hold
+
+pytestmark = pytest.mark.system(application={})
+
+PENDING = "SELECT internal_id FROM stop_order WHERE confirmed_ms IS NULL"
+
+
+async def order(system: System, internal_id: str) -> None:
+    store = system.control_plane.store
+    await store.run(order_stop, "a0", internal_id, StopCause.UNANSWERED, now=1)
+
+
+async def confirmed(system: System) -> None:
+    await eventually_equals(lambda: system.rows(PENDING), [])
+
+
+async def test_order_is_sent_when_it_is_committed(system: System) -> None:
+    await order(system, "lost")
+    await confirmed(system)
+    assert system.agent.stopped == ["lost"]
+
+
+async def test_order_waits_until_its_host_reports(system: System) -> None:
+    fleet = system.control_plane.fleet
+    fleet.unreachable_after = -1.0
+    await order(system, "lost")
+    fleet.unreachable_after = 60.0
+    assert (await system.start()).status == 201
+    assert system.agent.stopped == []
+    system.agent.drop_watch()
+    await confirmed(system)
+    assert system.agent.stopped == ["lost"]
+
+
+async def test_order_of_another_program_is_sent(system: System) -> None:
+    """The change that follows names no key."""
+    await system.rows("INSERT INTO stop_order VALUES ('lost', 'a0', 'unanswered', 0, NULL)")
+    await confirmed(system)
+    assert system.agent.stopped == ["lost"]
+
+
+async def test_order_is_repeated_until_its_host_confirms(system: System) -> None:
+    asked = Hold()
+    asked.set()
+
+    async def refuse(request: Any, context: Any) -> None:
+        await asked()
+        await refusing("ENGINE_TIMEOUT")(request, context)
+
+    system.agent.before_stop = refuse
+    await order(system, "lost")
+    await asked.reached.wait()
+    store = system.control_plane.store
+    assert await store.run(pending_stops, "a0") == ["lost"]
+    system.agent.before_stop = None
+    await confirmed(system)
+    assert system.agent.stopped == ["lost"]
+
+
+async def test_requested_stop_is_sent_by_the_next_control_plane(system: System) -> None:
+    assert (await system.start(id="x")).status == 201
+    store = system.control_plane.store
+    actor = Actor("of a control plane that died")
+    assert await store.run(request_stop, "alice", "x", actor=actor, now=1) is not None
+    await system.restart()
+    await system.becomes("x", "exited")
+    await eventually_equals(lambda: system.rows("SELECT 1 FROM stop_order"), [])

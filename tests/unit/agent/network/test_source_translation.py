@@ -1,0 +1,268 @@
+"""The translations of a host's containers, on a table in memory."""
+
+import errno
+import logging
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agent.domain.sessions.session import Port, Session
+from agent.network import source_translation
+from agent.network.conntrack import Flows, translated_flows
+from agent.network.nat_table import Private, Public, Translations
+from agent.network.source_translation import Known, SourceTranslation, translations_of
+from tests.support.agent.samples import a_session
+from tests.support.fake_clock import FakeClock
+from tiltyard.contract import Protocol
+
+PUBLIC = bytes([192, 0, 2, 1])
+BIND = bytes([192, 0, 2, 2])
+LOOPBACK = bytes([127, 0, 0, 1])
+ONE = bytes([172, 17, 0, 2])
+TWO = bytes([172, 17, 0, 3])
+UDP = 17
+TCP = 6
+REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
+
+
+@dataclass
+class FakeTable:
+    """The kernel's table. `flushed`: flows; `failures`: the errors of the next calls."""
+
+    content: dict[Private, Public] | None = None
+    failures: list[OSError] = field(default_factory=list)
+    made: int = 0
+    flushed: list[Flows] = field(default_factory=list)
+
+    def read(self) -> dict[Private, Public] | None:
+        self._fail()
+        return None if self.content is None else dict(self.content)
+
+    def make(self) -> None:
+        self._fail()
+        self.content = {}
+        self.made += 1
+
+    def change(self, remove: Translations, add: Translations) -> None:
+        self._fail()
+        if self.content is None or not remove.keys() <= self.content.keys():
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        for private in remove:
+            del self.content[private]
+        if add.keys() & self.content.keys():
+            raise FileExistsError(errno.EEXIST, "File exists")
+        self.content |= add
+
+    def forget(self, flows: Iterable[Flows]) -> None:
+        self.flushed.extend(flows)
+
+    def close(self) -> None:
+        pass
+
+    def vanish(self) -> None:
+        self.content = None
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+@dataclass
+class Site:
+    """A host with its table and its translation."""
+
+    table: FakeTable
+    own: set[bytes]
+    reconciled: bool = True
+    translation: SourceTranslation = field(init=False)
+    begun: list[SourceTranslation] = field(default_factory=list)
+
+    def begin(self) -> SourceTranslation:
+        """Begin with an agent that knows nothing of the table."""
+        table: Any = self.table
+        self.translation = SourceTranslation(
+            Known("192.0.2.1", "192.0.2.2"),
+            (20000, 20999),
+            FakeClock(),
+            is_reconciled=lambda: self.reconciled,
+            notify=lambda: None,
+            table=table,
+        )
+        self.begun.append(self.translation)
+        return self.translation
+
+
+@pytest.fixture
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    site = Site(FakeTable(), {LOOPBACK, PUBLIC, BIND})
+    monkeypatch.setattr(source_translation, "own_addresses", lambda: frozenset(site.own))
+    site.begin()
+    yield site
+    for translation in site.begun:
+        await translation.finish()
+
+
+def playing(*ports: Port) -> Session:
+    return a_session().with_changes(ports=ports)
+
+
+def udp(host: int, container: int = 7777) -> Port:
+    return Port(container, Protocol.UDP, host)
+
+
+def led(*translations: tuple[bytes, int, int, int]) -> dict[Private, Public]:
+    """Translations to the public address, by container address, protocol, its port and ours."""
+    return {
+        Private(address, protocol, port): Public(PUBLIC, host)
+        for address, protocol, port, host in translations
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "source"),
+    [
+        ({LOOPBACK, PUBLIC, BIND}, PUBLIC),
+        ({LOOPBACK, BIND}, BIND),
+        ({LOOPBACK}, b""),
+    ],
+)
+def test_source_is_the_first_known_address_that_an_interface_has(
+    own: Iterable[bytes], source: bytes
+) -> None:
+    assert Known("192.0.2.1", "192.0.2.2").source(own) == source
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "2001:db8::1"])
+def test_source_is_no_address_from_which_packets_cannot_leave(address: str) -> None:
+    assert Known(address, address).source({LOOPBACK, PUBLIC}) == b""
+
+
+def test_tls_ports_are_not_translated() -> None:
+    ports = [
+        Port(7777, Protocol.UDP, 20000),
+        Port(7778, Protocol.TCP, 20001),
+        Port(443, Protocol.TCP, 20002, tls=True),
+    ]
+    expected = led((ONE, UDP, 7777, 20000), (ONE, TCP, 7778, 20001))
+    assert translations_of(ONE, ports, PUBLIC) == expected
+
+
+def test_port_that_is_the_same_inside_is_translated_as_well() -> None:
+    port = Port(7777, Protocol.UDP, 20000, same=True)
+    assert translations_of(ONE, [port], PUBLIC) == led((ONE, UDP, 20000, 20000))
+
+
+async def test_container_is_translated_until_its_end(site: Site) -> None:
+    session = playing(udp(20000))
+    await site.translation.open(session, "172.17.0.2")
+    assert site.table.content == led((ONE, UDP, 7777, 20000))
+    await site.translation.close(session.made_for)
+    assert site.table.content == {}
+    assert site.table.flushed == [translated_flows(20000)]
+    assert site.translation.warnings == ()
+
+
+async def test_container_without_an_address_leaves_the_kernel_alone(site: Site) -> None:
+    await site.translation.open(playing(udp(20000)), "")
+    await site.translation.look()
+    assert site.table.content is None
+
+
+async def test_address_given_to_another_container_loses_all_of_the_first(site: Site) -> None:
+    first = playing(udp(20000), udp(20001, 7778))
+    await site.translation.open(first, "172.17.0.2")
+    await site.translation.open(playing(udp(20002)), "172.17.0.2")
+    assert site.table.content == led((ONE, UDP, 7777, 20002))
+    await site.translation.close(first.made_for)
+    assert site.table.content == led((ONE, UDP, 7777, 20002))
+
+
+async def test_container_restarted_with_another_address_loses_the_former(site: Site) -> None:
+    session = playing(udp(20000))
+    await site.translation.open(session, "172.17.0.2")
+    await site.translation.open(session, "172.17.0.3")
+    assert site.table.content == led((TWO, UDP, 7777, 20000))
+
+
+async def test_session_keeps_the_translation_of_its_prepared_container(site: Site) -> None:
+    template = playing(udp(20000)).with_changes(prepared="p", internal_id="p")
+    await site.translation.open(template, "172.17.0.2")
+    session = template.with_changes(internal_id="s")
+    await site.translation.close(session.made_for)
+    assert site.table.content == {}
+
+
+async def test_removed_table_is_restored_by_the_next_look(site: Site) -> None:
+    await site.translation.open(playing(udp(20000)), "172.17.0.2")
+    await site.translation.open(playing(udp(20001)), "172.17.0.3")
+    expected = site.table.content
+    site.table.vanish()
+    await site.translation.look()
+    assert site.table.content == expected
+
+
+async def test_start_succeeds_on_a_table_that_others_have_changed(site: Site) -> None:
+    first = playing(udp(20000))
+    await site.translation.open(first, "172.17.0.2")
+    site.table.vanish()
+    await site.translation.open(playing(udp(20001)), "172.17.0.3")
+    assert site.table.content == led((TWO, UDP, 7777, 20001))
+    await site.translation.close(first.made_for)
+    assert site.translation.warnings == ()
+
+
+async def test_what_an_earlier_agent_left_is_removed_once_it_is_surely_left(site: Site) -> None:
+    of_another_agent = led((TWO, UDP, 7777, 30000))
+    site.table.content = led((ONE, UDP, 7777, 20000)) | of_another_agent
+    before = dict(site.table.content)
+    site.reconciled = False
+    await site.translation.look()
+    await site.translation.look()
+    assert site.table.content == before
+    site.reconciled = True
+    site.begin()
+    await site.translation.look()
+    assert site.table.content == before
+    await site.translation.look()
+    assert site.table.content == of_another_agent
+    assert site.table.flushed == [translated_flows(20000)]
+
+
+async def test_adopted_session_keeps_what_is_there(site: Site) -> None:
+    session = playing(udp(20000))
+    await site.translation.open(session, "172.17.0.2")
+    site.begin()
+    await site.translation.look()
+    await site.translation.open(session, "172.17.0.2")
+    await site.translation.look()
+    assert site.table.content == led((ONE, UDP, 7777, 20000))
+    assert site.table.flushed == []
+    assert site.table.made == 1
+
+
+async def test_public_address_that_comes_later_is_used_from_then_on(site: Site) -> None:
+    site.own = {LOOPBACK}
+    await site.translation.open(playing(udp(20000)), "172.17.0.2")
+    assert site.table.content == {Private(ONE, UDP, 7777): Public(b"", 20000)}
+    site.own = {LOOPBACK, PUBLIC}
+    await site.translation.look()
+    assert site.table.content == led((ONE, UDP, 7777, 20000))
+
+
+async def test_failure_is_one_warning_until_a_success(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    site.table.failures = [REFUSED] * 4
+    await site.translation.open(playing(udp(20000)), "172.17.0.2")
+    await site.translation.look()
+    [warning] = site.translation.warnings
+    assert "Operation not permitted" in warning
+    assert "CAP_NET_ADMIN" in warning
+    assert len(caplog.messages) == 1
+    site.table.failures = []
+    await site.translation.look()
+    assert site.translation.warnings == ()
+    assert site.table.content == led((ONE, UDP, 7777, 20000))

@@ -1,0 +1,295 @@
+"""Every function that writes a thing with a topic notes the change.
+
+Triggers note here what is really written, and must agree with what the functions note.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controlplane.domain.access.audit import Actor
+from controlplane.domain.access.callers import Caller
+from controlplane.domain.access.quotas import Quota
+from controlplane.domain.access.tokens import ACCOUNT_SCOPES, TokenRequest, mint
+from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.registries import Registry
+from controlplane.domain.applications.tags import Tag
+from controlplane.domain.applications.warm_pools import WarmPool
+from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.contract import Drain, HostSession, Placed
+from controlplane.domain.placement.placement import NodePoolRules, Strategy
+from controlplane.domain.sessions.attempts import Attempt
+from controlplane.storage.engine.changes import Change, Topic
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.access import accounts, tokens
+from controlplane.storage.tables.applications import applications, registries, tags, warm_pools
+from controlplane.storage.tables.hosts import enrolment, fleet
+from controlplane.storage.tables.sessions import (
+    players,
+    reports,
+    session_ends,
+    session_rows,
+    sessions,
+)
+from tests.support.controlplane.transactions import connection_of
+from tests.unit.controlplane.fleet.host.test_state import SESSION
+from tests.unit.controlplane.storage.tables.sessions.test_claims import STANDBY, cold, warm
+from tiltyard.contract import EndReason, NetworkMode, Resources, State
+
+NOW = 1000.0
+ACTOR = Actor("operator")
+APPLICATION = Application(
+    account="alice",
+    name="game",
+    registry="hub",
+    repository="game",
+    tag_keep=1,
+    network_mode=NetworkMode.BRIDGE,
+    node_pool="default",
+    regions=("eu",),
+    limits=Resources(),
+    reservation=Resources(),
+    ports=(),
+)
+TAG = Tag("v1", "sha256:1", "hub.example/game@sha256:1")
+POOL = WarmPool("alice", "game", "eu", 1)
+HUB = Registry("hub", "hub.example", ())
+HOST = Agent("h", "unix:/h", "eu", "default")
+ROOT = mint()
+CHILD = mint()
+ATTEMPT = Attempt("i", "h", "192.0.2.1")
+LIVE = replace(SESSION, internal_id="i")
+REPORTER: Any = SimpleNamespace(agent="h", read_ticket=lambda *_: None, now=NOW, keep_ended=9.0)
+ADOPTING: Any = SimpleNamespace(
+    **vars(REPORTER) | {"read_ticket": lambda *_: Placed(90_000, 1, 1)}
+)
+UNKNOWN = replace(SESSION, internal_id="u", identity=cold("unknown").identity)
+
+KEYS: dict[str, tuple[Topic, tuple[str, ...]]] = {
+    "session": (Topic.SESSION, ("account", "id")),
+    "player": (Topic.SESSION, ("account", "session")),
+    "token": (Topic.TOKEN, ("id",)),
+    "account": (Topic.ACCOUNT, ("name",)),
+    "application": (Topic.APPLICATION, ("account", "name")),
+    "tag": (Topic.TAG, ("account", "application")),
+    "warm_pool": (Topic.POOL, ("account", "application", "location")),
+    "agent": (Topic.HOST, ("name",)),
+    "region": (Topic.REGION, ("name",)),
+    "node_pool": (Topic.NODE_POOL, ("name",)),
+    "registry": (Topic.REGISTRY, ("name",)),
+}
+
+SENT_STOP_ORDER = (
+    "CREATE TEMP TRIGGER ordered AFTER INSERT ON main.stop_order WHEN NEW.why <> 'requested'"
+    " BEGIN SELECT note_order(NEW.agent, NEW.internal_id); END"
+)
+"""New stop orders alone are noted, without those that their request sends."""
+
+
+@dataclass
+class Written:
+    """What triggers have seen."""
+
+    changes: set[Change] = field(default_factory=set)
+
+    def watch(self, db: Database) -> None:
+        connection = connection_of(db)
+        connection.create_function("note_order", -1, self._noting(Topic.STOP_ORDER))
+        connection.execute(SENT_STOP_ORDER)
+        for table, (topic, columns) in KEYS.items():
+            name = f"note_{table}"
+            connection.create_function(name, -1, self._noting(topic))
+            for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
+                key = ", ".join(f"{row}.{column}" for column in columns)
+                connection.execute(
+                    f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON main.{table}"
+                    f" BEGIN SELECT {name}({key}); END"
+                )
+
+    def _noting(self, topic: Topic) -> Callable[..., None]:
+        return lambda *key: self.changes.add(Change(topic, key))
+
+
+def begin(db: Database) -> None:
+    """An account that has one of everything."""
+    for node_pool in ("default", "unused"):
+        fleet.set_node_pool(db, node_pool, NodePoolRules(Strategy.PACKED), actor=ACTOR, now=NOW)
+    for region in ("eu", "unused"):
+        fleet.create_region(db, region, ACTOR, NOW)
+    for registry in (HUB, Registry("unused", "unused.example", ())):
+        registries.put(db, registry, ACTOR, NOW)
+    where = {"region": "eu", "node_pool": "default"}
+    db.execute("UPDATE agent SET region=:region, node_pool=:node_pool, id=name", where)
+    tokens.insert_token(db, "alice", ROOT, ACCOUNT_SCOPES, now=NOW, name="root")
+    tokens.insert_token(
+        db, "alice", CHILD, ACCOUNT_SCOPES, now=NOW, name="child", parent=ROOT.token_id
+    )
+    applications.create(db, APPLICATION, actor=ACTOR, now=NOW)
+    tags.enable_tag(db, ("alice", "game"), TAG, actor=ACTOR, now=NOW)
+    warm_pools.put(db, POOL, ACTOR, NOW)
+
+
+def attempted(db: Database) -> None:
+    sessions.reserve(db, cold("one"), first=ATTEMPT)
+
+
+def running(db: Database) -> None:
+    attempted(db)
+    reports.write_all(db, REPORTER, [LIVE])
+
+
+def played(db: Database) -> None:
+    running(db)
+    players.join(db, "alice", "one", ["ada", "bob"], now=NOW)
+
+
+def ended(db: Database) -> None:
+    running(db)
+    session_ends.end_stopped(db, "h", "i", NOW)
+
+
+def claimed(db: Database) -> None:
+    sessions.reserve(db, warm("one"))
+
+
+def removed(db: Database) -> None:
+    accounts.remove(db, "alice", ACTOR, NOW)
+
+
+def ended_and_removed(db: Database) -> None:
+    ended(db)
+    removed(db)
+
+
+def nothing(_: Database) -> None: ...
+
+
+def failed(session: HostSession) -> HostSession:
+    return replace(session, failure_time=NOW)
+
+
+def reported_end(session: HostSession) -> HostSession:
+    return replace(session, state=State.EXITED, end_reason=EndReason.EXITED, end_time=NOW)
+
+
+Do = Callable[[Database], object]
+RULES = NodePoolRules(Strategy.SPREAD)
+KEY = ("alice", "game")
+AT: Any = {"actor": ACTOR, "now": NOW}
+PLACE = ("alice", "game", "eu")
+CALLER = Caller("alice", ROOT.token_id, frozenset())
+WANTED = TokenRequest("new", frozenset(), None)
+FAILED = STANDBY._replace(is_unanswered=True)
+NEW_TAG = Tag("v2", "sha256:2", "hub.example/game@sha256:2")
+
+
+def edited(application: Application) -> Application:
+    return replace(application, pids=9)
+
+
+def declare(db: Database) -> None:
+    hosts = [replace(HOST, address="unix:/new"), replace(HOST, name="new")]
+    hub = replace(HUB, aliases=("b",))
+    fleet.declare(db, regions=["new"], node_pools=["new"], registries=[hub], agents=hosts)
+
+
+def end_attempt(db: Database) -> None:
+    sessions.end_attempt(db, "alice", "one", ATTEMPT, now=NOW)
+
+
+def end_unanswered(db: Database) -> None:
+    attempt = ATTEMPT._replace(is_unanswered=True)
+    sessions.end_attempt(db, "alice", "one", attempt, now=NOW)
+
+
+def make_token(db: Database) -> None:
+    tokens.make(db, Actor(ROOT.token_id), mint(), wanted=WANTED, now=NOW)
+
+
+def free(db: Database) -> None:
+    sessions.free(
+        db,
+        "alice",
+        "one",
+        why="x",
+        now=NOW,
+        attempt=ATTEMPT,
+        is_audited=True,
+    )
+
+
+CASES: list[tuple[str, Do, Do]] = [
+    ("create account", nothing, lambda db: accounts.create_account(db, "new", mint(), **AT)),
+    ("operator", nothing, lambda db: accounts.create_operator_token(db, mint(), 1, another=True)),
+    ("quota", nothing, lambda db: accounts.replace_quota(db, "alice", Quota(1), **AT)),
+    ("remove account", nothing, removed),
+    ("remove its sessions", ended_and_removed, lambda db: accounts.remove_portion(db, "alice")),
+    ("remove the rest", removed, lambda db: [accounts.remove_left(db, NOW) for _ in range(9)]),
+    ("use of token", nothing, lambda db: accounts.note_use(db, CALLER, NOW)),
+    (
+        "new token",
+        nothing,
+        make_token,
+    ),
+    ("revoke", nothing, lambda db: tokens.revoke(db, ROOT.token_id, ACTOR, NOW)),
+    ("old tokens", removed, lambda db: tokens.remove_ended(db, NOW + 1)),
+    ("edit", nothing, lambda db: applications.edit(db, KEY, edited, **AT)),
+    ("tag", nothing, lambda db: tags.enable_tag(db, KEY, NEW_TAG, **AT)),
+    ("pool", nothing, lambda db: warm_pools.put(db, replace(POOL, size=2), ACTOR, NOW)),
+    ("remove pool", nothing, lambda db: warm_pools.remove(db, PLACE, ACTOR, NOW)),
+    ("region", nothing, lambda db: fleet.create_region(db, "new", ACTOR, NOW)),
+    ("remove region", nothing, lambda db: fleet.remove(db, "region", "unused", **AT)),
+    ("node pool", nothing, lambda db: fleet.set_node_pool(db, "default", RULES, **AT)),
+    ("remove node pool", nothing, lambda db: fleet.remove(db, "node_pool", "unused", **AT)),
+    ("registry", nothing, lambda db: registries.put(db, replace(HUB, aliases=("a",)), ACTOR, 1)),
+    ("remove registry", nothing, lambda db: fleet.remove(db, "registry", "unused", **AT)),
+    ("settings", nothing, declare),
+    ("remove agent", nothing, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
+    ("drain", nothing, lambda db: fleet.order_drain(db, "h", Drain(1, True, None), **AT)),
+    ("report of host", nothing, lambda db: fleet.note_report(db, "h", NOW, HOST.written)),
+    ("downtime", nothing, lambda db: fleet.note_downtime(db, "h", 5.0)),
+    ("lost host", running, lambda db: fleet.lose(db, "h", (), NOW)),
+    ("lost start", attempted, lambda db: fleet.lose(db, "h", (), NOW)),
+    ("renewed", nothing, lambda db: enrolment.renewed(db, fleet.get_agent(db, "h"), "1", NOW)),
+    ("one authority", nothing, lambda db: enrolment.trusts_one_authority(db, "h")),
+    ("revoked host", running, lambda db: enrolment.revoke(db, "h", ACTOR, NOW)),
+    ("reserve", nothing, lambda db: sessions.reserve(db, cold("one"))),
+    ("first attempt", nothing, attempted),
+    ("claim", nothing, claimed),
+    ("claim again", claimed, lambda db: sessions.reserve(db, cold("one"), failed=FAILED)),
+    ("other claim", claimed, lambda db: sessions.reserve(db, cold("two"), failed=FAILED)),
+    ("end attempt", attempted, end_attempt),
+    ("end unanswered attempt", attempted, end_unanswered),
+    ("free", attempted, free),
+    ("stop", running, lambda db: sessions.request_stop(db, "alice", "one", **AT)),
+    ("unattempted", lambda db: sessions.reserve(db, cold("x")), session_rows.drop_unattempted),
+    ("report", attempted, lambda db: reports.write_all(db, REPORTER, [LIVE])),
+    ("adopt", nothing, lambda db: reports.write_all(db, ADOPTING, [UNKNOWN])),
+    ("failed run", played, lambda db: reports.write_all(db, REPORTER, [failed(LIVE)])),
+    ("end", played, lambda db: reports.write_all(db, REPORTER, [reported_end(LIVE)])),
+    ("stopped", played, lambda db: session_ends.end_stopped(db, "h", "i", NOW)),
+    ("missing", played, lambda db: session_ends.end_all_missing(db, "h", ["i"], NOW)),
+    ("missing start", attempted, lambda db: session_ends.end_all_missing(db, "h", ["i"], NOW)),
+    ("old sessions", ended, lambda db: session_rows.remove_ended(db, NOW + 1)),
+    ("surplus", ended, lambda db: session_rows.remove_numbers(db, [1])),
+    ("join", running, lambda db: players.join(db, "alice", "one", ["ada"], now=NOW)),
+    ("leave", played, lambda db: players.leave(db, "alice", "one", ["ada"])),
+    ("leave all", played, lambda db: players.leave_all(db, "alice", ["bob"])),
+]
+
+
+@pytest.mark.parametrize(("before", "do"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+async def test_changes_are_published(store: Store, before: Do, do: Do) -> None:
+    written = Written()
+    published: set[Change] = set()
+    await store.run(begin)
+    await store.run(before)
+    await store.run(written.watch)
+    store.changes.subscribe(Topic, published.add)
+    await store.run(do)
+    assert written.changes
+    assert published == written.changes

@@ -1,14 +1,14 @@
-# Every target works as the first command after a clone on Debian 12+ or Ubuntu 24.04+ as root:
-# it installs what is missing, says so, and stops what it starts.
+# Every target works as the first command after a clone on Debian 12+ or Ubuntu 24.04+ as root: it
+# installs missing packages, prints their names, and stops the processes that it starts.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help lint unit test test-ci test-faults test-host mutants demo up bench fuzz clean lock install
+.PHONY: help lint unit test test-ci test-faults test-host test-games mutants demo up bench fuzz clean lock install
 .PHONY: soak wheel install-agent install-controlplane uninstall-agent uninstall-controlplane
 .DELETE_ON_ERROR:
 
-# PART=, with test-faults: one part of it. AGAIN=1 runs also what passed at this commit. SEED= repeats
-# random choices. A test that needs Docker fails where it would be skipped (CI), as while another
-# engine is running.
+# PART=, with test-faults: one part of it. AGAIN=1 also runs tests that passed at this commit. SEED=
+# repeats random choices. With CI=true, a test that needs Docker fails where it would be skipped, as
+# while another engine is running.
 DEBIAN := $(shell . /etc/os-release && echo $$VERSION_CODENAME)
 ENGINES := bookworm trixie sid
 PARTS := rounds prepared soak $(filter-out $(DEBIAN),$(ENGINES)) python
@@ -27,7 +27,7 @@ ifeq ($(PART),prepared)
 export TILTYARD_TEST_PREPARED := 8
 TESTS_OF_PART := -m 'fault and docker and not host and not soak'
 endif
-# Examples of each call; a gate takes a twentieth, and does not expect them to reach everything.
+# Examples of each call. The gate runs a twentieth of them, too few to reach every response.
 ifneq ($(filter rounds,$(PART))$(filter fuzz,$(MAKECMDGOALS)),)
 export COUNT ?= 200
 endif
@@ -48,7 +48,7 @@ VENV := $(if $(PYTHON),build/$(notdir $(PYTHON)),.venv)
 PYTEST := $(VENV)/bin/python -m pytest
 # Tests begin hundreds of processes, which should not compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
-# One process more than cores, since many tests wait; what shares a real part stays in one.
+# One worker more than cores, because tests wait; tests that share an engine or a registry run in one.
 BESIDE := --dist loadgroup --no-loadscope-reorder --numprocesses $(shell expr $$(nproc) + 1)
 SLOWEST := --durations=40 --durations-min=5
 STAMP := $(VENV)/.tiltyard-installed
@@ -66,38 +66,38 @@ INIT_FLAGS := -std=gnu17 -Os -Wall -Wextra -Wconversion -Werror -ffreestanding -
   -fno-unwind-tables -fno-asynchronous-unwind-tables \
   -fPIE -static-pie -s -Wl,--no-dynamic-linker,--build-id=none,-z,noexecstack,-z,norelro
 
-help: ## show what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 24
 
 # Prints the lines that lock one package.
 LOCKED_ONLY = awk '/^[^ \#]/ {wanted = /^$(1)==/} wanted' requirements-dev.txt
 
-# An environment whose Python is gone, as after an upgrade of the system, is recreated.
+# If the Python of the environment is gone, as after an upgrade of the system, it is created again.
 define INSTALLED
 @$(VENV)/bin/python -c '' 2>/dev/null || rm -f $(STAMP) 2>/dev/null \
   || { echo 'install: $(VENV) is another user'"'"'s: be that user, or remove it' >&2; exit 1; }
 @$(MAKE) --silent $(STAMP)
 endef
 
-install: ## make .venv with the locked packages and the two programs
+install: ## create .venv with the locked packages and both programs
 	@.ci/prerequisites python
 	$(INSTALLED)
 	@$(MAKE) --silent $(INIT)
 
-lint: install ## ruff, the layers, and mypy
+lint: install ## run ruff, mypy and the check of the import layers
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy docs/examples/*.py
 
-unit: install ## the tests of tests/unit: no root, no Docker, about a minute; PYTEST_ARGS=...
+unit: install ## run tests/unit, without root or Docker, in about a minute; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) tests/unit $(PYTEST_ARGS)
 
-test: everything ## all tests but the slow ones, real Docker included; PYTEST_ARGS=... ENGINE=sid
+test: everything ## run all tests except slow ones, with real Docker; PYTEST_ARGS=... ENGINE=sid
 	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "not slow and not host and not thorough" $(PYTEST_ARGS)
 
-test-ci: everything ## the slow tests; PYTEST_ARGS=...
+test-ci: everything ## run the slow tests; PYTEST_ARGS=...
 	@exec $(PYTEST) $(BESIDE) $(SLOWEST) -m "slow and not host and not soak and not thorough" \
 	  $(PYTEST_ARGS)
 
@@ -106,29 +106,32 @@ test-faults: everything
 	@exec env CI=true $(PYTEST) $(if $(filter-out soak,$(PART)),$(BESIDE)) $(TESTS_OF_PART) \
 	  --part=$(PART) --evidence=docs/evidence.md $(if $(AGAIN),--again) $(if $(SEED),--seed=$(SEED)) $(PYTEST_ARGS)
 else
-test-faults: ## faults, soak, engines: docs/evidence.md; PART=rounds|prepared|soak|trixie|sid|python AGAIN=1
+test-faults: ## run the fault tests; PART=rounds|prepared|soak|trixie|sid|python AGAIN=1
 	@failed=; for part in $(PARTS); do \
 	  $(MAKE) test-faults PART=$$part || failed="$$failed $$part"; \
 	done; [ -z "$$failed" ] || { echo "test-faults: failed:$$failed" >&2; exit 1; }
 endif
 
-soak: ## the soak of test-faults, longer or shorter; HOURS=24 or MINUTES=3; SEED=...
+soak: ## run the soak of test-faults for a given time; HOURS=24 or MINUTES=3; SEED=...
 	@$(MAKE) test-faults PART=soak AGAIN=1
 
-test-host: everything ## install on a whole Debian 13 in QEMU, and let it have faults; docs/evidence.md
+test-host: everything ## install on a whole Debian 13 in QEMU, and inject faults
 	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \
 	  tests/host $(PYTEST_ARGS)
 
-mutants: everything ## put defects in one by one and see tests fail; ONLY=<part of name or file>
+test-games: everything ## build real game servers and play each in a session; PYTEST_ARGS=...
+	@exec $(PYTEST) --page=docs/games.md tests/games $(PYTEST_ARGS)
+
+mutants: everything ## apply each known defect and expect a test to fail; ONLY=<part of name or file>
 	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')
 
 demo: everything ## play one session through the public API, step by step
 	@exec $(VENV)/bin/python -m tests.demo
 
-up: everything ## serve until Ctrl-C; .tiltyard/dev.json says how to call it
-	@exec $(VENV)/bin/python -m tests.up
+up: everything ## run a deployment until Ctrl-C, see .tiltyard/dev.json; ADDRESS=<where games are reached>
+	@exec $(VENV)/bin/python -m tests.up $(if $(ADDRESS),--address '$(ADDRESS)')
 
-bench: everything ## measure; ONLY=cold
+bench: everything ## run the benchmarks, or one part of them; ONLY=cold
 	@exec $(VENV)/bin/python -m tests.bench $(if $(ONLY),--only $(ONLY))
 
 fuzz: everything ## send bad requests to the API; COUNT=<examples of each call> SEED=...
@@ -155,7 +158,7 @@ wheel: ## build the package that the two targets below install, into dist/; ARCH
 	  --no-build-isolation --no-index --wheel-dir dist \
 	  --config-settings=--build-option=--plat-name=manylinux2014_$(ARCH) ./$(UNPACKED)
 
-# What `wheel` builds with: setuptools as it is locked, and nothing else.
+# The environment in which `wheel` builds: the locked setuptools alone.
 .PHONY: build/wheel-venv
 build/wheel-venv:
 	@rm -rf $@; "$$(.ci/prerequisites find-python)" -m venv $@
@@ -163,11 +166,11 @@ build/wheel-venv:
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
 	  --require-hashes -r $@/requirements.txt
 
-install-agent: wheel ## put the agent on this machine as a service, or upgrade it; Docker, too
+install-agent: wheel ## install or upgrade the agent on this machine as a service, with Docker
 	@.ci/prerequisites host
 	@systemd/install install agent dist/tiltyard-*.whl
 
-install-controlplane: wheel ## put the control plane on this machine as a service, or upgrade it
+install-controlplane: wheel ## install or upgrade the control plane on this machine as a service
 	@.ci/prerequisites service
 	@systemd/install install controlplane dist/tiltyard-*.whl
 
@@ -177,7 +180,7 @@ uninstall-agent: ## remove the agent from this machine; PURGE=1 with its data
 uninstall-controlplane: ## remove the control plane from this machine; PURGE=1 with its data
 	@systemd/install uninstall controlplane
 
-clean: ## remove what these targets made in this folder, .venv included
+clean: ## remove the files that these targets created in this folder, including .venv
 	@[ ! -e .tiltyard/dev.json ] || { echo 'make up is running here: end it first' >&2; exit 1; }
 	rm -rf .venv .tiltyard build dist bench *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -189,7 +192,7 @@ everything:
 	$(INSTALLED)
 	@$(MAKE) --silent $(INIT)
 
-# Renamed, since an agent may be running the former one.
+# Replaced by a rename, since an agent may be executing the previous file.
 $(INIT): build/init/$(MACHINE)/tiltyard-init
 	@mkdir -p $(@D)
 	@cp $< $@.new

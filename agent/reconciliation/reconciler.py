@@ -127,8 +127,9 @@ class Reconciler:
             await self._images.refresh()
         except AgentError as error:  # must not block adoption
             image_error = error
-        if not self._sessions.reconciled:
-            await self._recovery.adopt(listed)
+        is_first = not self._sessions.reconciled
+        if is_first:
+            await self._take_over(listed)
         owned, _ = assign(listed, self._sessions.each())
         await self._recovery.retry(owned)
         self._reap(owned)
@@ -137,9 +138,25 @@ class Reconciler:
         await self._retain()
         if is_trusted(self._runtime.clock):
             await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
-        await self._adopt_prepared(listed)
+        if not is_first:
+            await self._adopt_prepared(listed)
         if image_error is not None:
             raise image_error
+
+    async def _take_over(self, listed: list[Container]) -> None:
+        """Adopt what an earlier run of the agent has left, then admit starts.
+
+        Prepared containers come first, since a start may take one, or need its ports. If one of
+        them hangs, starts wait for one call to it.
+        """
+        await self._recovery.adopt(listed)
+        try:
+            await self._adopt_prepared(listed)
+        except AgentError as error:
+            log.warning("prepared containers are adopted later", error=str(error))
+        self._sessions.reconciled = True
+        log.info("reconciled", sessions=len(self._sessions.lives), containers=len(listed))
+        self._runtime.feed.request_snapshot()
 
     async def _adopt_prepared(self, listed: list[Container]) -> None:
         """Pass on the prepared containers that no session has."""

@@ -65,9 +65,6 @@ class Recovery:
             if container is not None and container.executes and not life.started:
                 with contextlib.suppress(AgentError):
                     await life.wait_started()
-        log.info("reconciled", sessions=len(self._sessions.lives), containers=len(containers))
-        self._sessions.reconciled = True
-        self._runtime.feed.request_snapshot()
 
     async def retry(self, owned: list[Owned]) -> None:
         """Restore again what could not be restored for an unexpected error."""

@@ -1,11 +1,17 @@
 """Sessions that took a prepared container, after a kill of the agent or the loss of a record."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from agent.domain.containers.engine import container_name, prepared_name
-from agent.domain.errors import SpecConflictError, StandbyNotClaimableError
+from agent.domain.errors import (
+    EngineTimeoutError,
+    NotReconciledError,
+    SpecConflictError,
+    StandbyNotClaimableError,
+)
 from agent.domain.kept.prepared import Prepared
 from agent.domain.sessions.session import Session
 from agent.sessions.life import ClaimRequest
@@ -95,19 +101,35 @@ async def test_game_that_was_executed_is_not_handed_its_program_again(host: Host
         await assert_survived(agent)
 
 
-async def test_ports_of_prepared_containers_are_held_before_starts_are_admitted(
+async def test_prepared_containers_are_kept_before_starts_are_admitted(host: Host) -> None:
+    async with host(prepared=PREPARED) as agent:
+        prepared = await prepared_for(agent, SPEC)
+    async with host(prepared=PREPARED, reconcile=False) as agent:
+        host.engine.hold("inspect")
+        first_pass = asyncio.create_task(agent.reconciler.pass_once())
+        await host.engine.held("inspect")
+        with pytest.raises(NotReconciledError):
+            await agent.sessions.start(an_id(), SPEC)
+        host.engine.release("inspect")
+        await first_pass
+        session = await agent.sessions.start(an_id(), SPEC)
+        assert session.prepared == prepared.prepared_id
+
+
+async def test_starts_are_admitted_without_a_container_that_the_engine_cannot_inspect(
     host: Host,
 ) -> None:
     async with host(prepared=PREPARED) as agent:
         prepared = await prepared_for(agent, SPEC)
-    async with host(prepared=PREPARED, reconcile=False) as agent:
-        listed = await host.engine.list(agent.runtime.agent_id)
-        await agent.recovery.adopt(listed)
+    host.engine.fail_next("inspect", EngineTimeoutError("inspect"))
+    async with host(prepared=PREPARED) as agent:
         host.engine.calls.clear()
-        session = await agent.sessions.start(an_id(), a_spec(args=("other",), disk_bytes=2**30))
+        session = await agent.sessions.start(an_id(), SPEC)
         mine = {port.host for port in session.ports}
         assert mine.isdisjoint({port.host for port in prepared.template.ports})
         assert host.engine.count("create") == 1
+        await agent.pass_over()
+        assert prepared.prepared_id in kept_ids(agent)
 
 
 async def test_container_that_another_user_renames_is_still_the_session(agent: Agent) -> None:

@@ -7,7 +7,7 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +42,7 @@ STANDBYS = 2  # Of which one is claimed at a time
 IDLE_SECONDS = 1.0  # Within which a preparation under way would end
 SMALL = {"cpu": 0.01, "ram": 8}  # A reservation of which a host has hundreds
 NAME_OF_TEN = "bench-prepared-ten"
+_QUIET = ("--lines-per-second", "0.2")  # Instead of 10, which the engine relays
 _AT_ONCE = 8  # Callers that start and stop a crowd
 _TIMEOUT = 300.0
 _POLL = 0.01
@@ -107,8 +108,11 @@ class PreparedBench:
         alone, ten = self._in_turn_when_idle(few, self._name, NAME_OF_TEN)
         second = self._second_starts(few)
         pss, proxies = self._pss(max(2, effort * KEPT // 100))
-        with self._crowd(max(3, effort * CROWD // 100)):
+        most = max(3, effort * CROWD // 100)
+        with self._crowd(most, args=_QUIET):
             [crowded] = self._in_turn_when_idle(few, self._name)
+        with self._crowd(most):
+            [among_writers] = self._in_turn_when_idle(few, self._name)
         p50 = one.p50()
         p99 = percentile(one.session, 99)
         first = statistics.median(one.first_udp)
@@ -128,6 +132,7 @@ class PreparedBench:
             Result("cold.prepared.run_first_udp_ms", statistics.median(run.first_udp), "ms"),
             Result("cold.prepared.ten_ports_ratio", ten.p50() / alone.p50(), "x", most=1.2),
             Result("cold.prepared.crowded_ratio", crowded.p50() / alone.p50(), "x", most=1.3),
+            Result("cold.prepared.writers_ratio", among_writers.p50() / alone.p50(), "x"),
             Result("cold.prepared.second_ratio", statistics.median(second) / p50, "x", most=2),
             Result("cold.prepared.replaced_ms", replaced, "ms"),
             Result("cold.prepared.replaced_ratio", replaced / started, "x", most=2),
@@ -221,10 +226,13 @@ class PreparedBench:
             return create_and_start(engine, self._body)[0]
 
     @contextmanager
-    def _crowd(self, count: int, callers: int = _AT_ONCE) -> Iterator[None]:
-        """Have this number of sessions more on the host."""
+    def _crowd(
+        self, count: int, callers: int = _AT_ONCE, args: Sequence[str] = ()
+    ) -> Iterator[None]:
+        """Have this number of sessions more on the host, whose games have these arguments."""
         with ThreadPoolExecutor(callers) as starting:
-            made = list(starting.map(self._post, [self._name] * count))
+            post = partial(self._post, args=args)
+            made = list(starting.map(post, [self._name] * count))
         try:
             yield
         finally:
@@ -238,13 +246,14 @@ class PreparedBench:
             self._client.delete_session(answer.json()["id"]).expect(204)
         return answer.status == HTTPStatus.CREATED
 
-    def _post(self, name: str) -> Any:
-        return self._timed_post(name)[0]
+    def _post(self, name: str, args: Sequence[str] = ()) -> Any:
+        return self._timed_post(name, args)[0]
 
-    def _timed_post(self, name: str) -> tuple[Any, float]:
+    def _timed_post(self, name: str, args: Sequence[str] = ()) -> tuple[Any, float]:
         """Start a session; return it, and the milliseconds until its 201."""
+        body = {"location": REGION, "image": name, "args": list(args)}
         begin = time.perf_counter()
-        answer = self._client.post("/session", {"location": REGION, "image": name})
+        answer = self._client.post("/session", body)
         taken = time.perf_counter() - begin
         return answer.expect(201).json(), taken * 1000
 

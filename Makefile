@@ -117,7 +117,7 @@ soak: ## run the soak of test-faults for a given time; HOURS=24 or MINUTES=3; SE
 
 test-host: everything ## install on a whole Debian 13 in QEMU, and inject faults
 	@exec $(PYTEST) -m host --part=host --evidence=docs/evidence.md $(if $(AGAIN),--again) \
-	  tests/host $(PYTEST_ARGS)
+	  $(if $(findstring tests/host/,$(PYTEST_ARGS)),,tests/host) $(PYTEST_ARGS)
 
 test-games: everything ## build real game servers and play each in a session; PYTEST_ARGS=...
 	@exec $(PYTEST) --page=docs/games.md tests/games $(PYTEST_ARGS)

@@ -22,12 +22,12 @@ from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs/evidence.md"
 _FAULTS, _PARTS = (f"\n|{columns * '---|'}\n" for columns in (8, 10))
-"""Ends of the headers of both tables: of faults, and of other engines and Pythons."""
+"""Ends of the headers of both tables: of faults, and of parts that repeat them elsewhere."""
 _SPARE = re.compile(r"more than \d+ MB, \d+\ndescriptors")
 _KERNEL = re.compile(r"with cgroups of\nversion \d, and iptables by \w+")
 _ROW = re.compile(r"^\| .* \| (`([^`]+)`.* \|)$", re.MULTILINE)
 _ABOUT = re.compile(r"(?:^- .*\n)+", re.MULTILINE)
-_OTHER = re.compile(r"^\| (bookworm|trixie|sid|python) (\| .*)$", re.MULTILINE)
+_OTHER = re.compile(r"^\| (bookworm|trixie|sid|python|prepared) (\| .*)$", re.MULTILINE)
 _ENGINE = {"dockerd": "Docker Engine", "containerd": "containerd", "runc": "runc"}
 
 

@@ -1,7 +1,8 @@
 """The results of tests, written one by one, so that an interrupted run can resume.
 
 A line of `build/results/<commit>/<engine>-<python>-<long|short>.jsonl` is the end of one test; the
-latest line of a test counts. Changes that are not committed are no commit: they have no file.
+latest line of a test counts. The part `prepared` has a file of its own, since its agents differ.
+Changes that are not committed are no commit: they have no file.
 """
 
 import json
@@ -45,8 +46,9 @@ class Results:
         engine = os.environ.get("TILTYARD_TEST_ENGINE") or debian
         python = ".".join(platform.python_version_tuple()[:2])
         form = "long" if is_long else "short"
+        agents = "-prepared" if os.environ.get("TILTYARD_TEST_PREPARED") else ""
         self.commit = commit
-        self.path = root / f"build/results/{commit}/{engine}-{python}-{form}.jsonl"
+        self.path = root / f"build/results/{commit}/{engine}-{python}-{form}{agents}.jsonl"
 
     def add(self, result: Result) -> None:
         """Append a line, which stays when this process is killed."""

@@ -201,21 +201,22 @@ SHOWN: list[tuple[str, object]] = [
 ]
 
 
-def test_what_did_not_run_now_stays_with_its_figures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["bookworm", "trixie", "sid", "python", "prepared"])
+def test_what_did_not_run_now_stays_with_its_figures(tmp_path: Path, part: str) -> None:
     page = tmp_path / "evidence.md"
     results = Results(tmp_path, "abc", is_long=True)
     results.add(Result(TEST, "passed", "2026-11-26", 1.5, SHOWN))
     evidence.write(page, "rounds", results)
     [row] = [line for line in page.read_text().splitlines() if TEST in line]
     assert "| 3 | 7 | passed; kills: 3; lost: 0 | I1, I2 | abc |" in row
-    evidence.write(page, "sid", results)
+    evidence.write(page, part, results)
     before = page.read_text()
     assert row in before.splitlines()
-    [sid] = [line for line in before.splitlines() if line.startswith("| sid |")]
+    [other] = [line for line in before.splitlines() if line.startswith(f"| {part} |")]
     evidence.write(page, "rounds", Results(tmp_path, "def", is_long=True))
     after = page.read_text().splitlines()
     assert row in after
-    assert sid in after
+    assert other in after
 
 
 def test_a_line_that_was_cut_off_is_no_result(tmp_path: Path) -> None:
@@ -228,3 +229,11 @@ def test_a_line_that_was_cut_off_is_no_result(tmp_path: Path) -> None:
     results.add(Result("one", "passed", "2026-11-26", 1.5, []))
     results.add(Result("one", "passed", "2026-11-26", 1.5, []))
     assert results.passed() == ["one"]
+
+
+def test_agents_that_prepare_containers_have_results_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Results(tmp_path, "abc", is_long=False).add(Result("one", "passed", "2026-11-26", 1.5, []))
+    monkeypatch.setenv("TILTYARD_TEST_PREPARED", "8")
+    assert Results(tmp_path, "abc", is_long=False).passed() == []

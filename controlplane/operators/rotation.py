@@ -16,8 +16,7 @@ from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authority import Authority
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounting.events import record_event
-from controlplane.storage.tables.hosts.enrolment import rotated
+from controlplane.storage.tables.hosts.enrolment import finished, rotated
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.failpoints import Reach, no_failpoint
 from tiltyard.runtime.logging.events import get_logger
@@ -125,12 +124,10 @@ class Rotation:
                 )
             names = [host.name for host in left]
             await self.store.run(
-                record_event,
-                "authority.finished",
-                "",
+                finished,
                 kept.current.fingerprint,
-                actor=caller.actor,
-                now=self.clock.time(),
+                caller.actor,
+                self.clock.time(),
                 left=names,
             )
             await self.issuer.trust(kept)

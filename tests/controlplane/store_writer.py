@@ -16,10 +16,10 @@ from typing import Any
 from controlplane.domain.access.audit import ITSELF
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounting.events import record_event
+from tests.support.controlplane.events import Padded
 
 WRITERS = 8
-KIND = "test.number"
+KIND = Padded.kind
 PADDING = "x" * 500
 PAGES = 50  # Pages in the write-ahead log at a checkpoint: few, so that there are many checkpoints
 
@@ -33,7 +33,7 @@ class Lax(sqlite3.Connection):
 
 def _insert(db: Database, number: int) -> None:
     for _ in range(2):
-        record_event(db, KIND, "", str(number), actor=ITSELF, now=0.0, padding=PADDING)
+        db.append(Padded("", str(number), ITSELF, 0.0, padding=PADDING))
 
 
 async def _write(store: Store, numbers: Iterator[int]) -> None:

@@ -10,8 +10,8 @@ from controlplane.domain.access.audit import Actor, AuditFilter
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.tables.accounting.audit import page_query, remove_old
-from controlplane.storage.tables.accounting.events import record_event
 from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.events import probe
 from tests.support.controlplane.system import (
     APPLICATION,
     System,
@@ -40,7 +40,7 @@ async def page(system: System, query: str) -> Any:
 async def write(system: System, *events: Event) -> None:
     def transaction(db: Database) -> None:
         for now, kind, account, actor, subject in events:
-            record_event(db, kind, account, subject, actor=actor, now=now)
+            db.append(probe(kind, account, subject, actor=actor, now=now))
 
     await system.control_plane.store.run(transaction)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from controlplane.domain.events.event import Event
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.dialect import Dialect
 
@@ -47,6 +48,12 @@ class Database(Protocol):
 
     def changed(self, topic: Topic, *key: str) -> None:
         """Note what the transaction changes, to be published after its COMMIT."""
+
+    def append(self, event: Event) -> None:
+        """Append an event to the log, in the order of the commits.
+
+        It is written when the transaction commits: no query of the same transaction sees it.
+        """
 
 
 Transaction = Callable[Concatenate[Database, _P], _T]

@@ -53,7 +53,9 @@ def make_ready(copy: Path, mark: Callable[[Database], object]) -> None:
             opened = sqlite_utils.Database(connection)
             migrate(opened)
             with opened.atomic():
-                mark(SqliteDatabase(connection))
+                db = SqliteDatabase(connection)
+                mark(db)
+                db.write_events()
             _leave_wal(connection)
     except sqlite3.Error as error:
         raise StoreError(f"the backup's database is damaged: {error}") from error

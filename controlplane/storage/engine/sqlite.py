@@ -5,13 +5,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import sqlite_utils
 
 from controlplane.domain.errors import NewerStoreError, StoreError, TiltyardError
+from controlplane.domain.events.event import Event
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import NO_VALUES, Values
 from controlplane.storage.engine.dialect import SQLITE, Dialect
+from controlplane.storage.engine.event_log import event_row, write_events
 from controlplane.storage.engine.metrics import StoreMetrics
 from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.worker import Job
@@ -30,13 +33,14 @@ _PRAGMAS = (
 
 
 class SqliteDatabase:
-    """A connection to SQLite, and the changes of its open transaction."""
+    """A connection to SQLite, and the changes and events of its open transaction."""
 
     dialect: Dialect = SQLITE
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.changes: list[Change] = []
+        self.events: list[dict[str, Any]] = []
 
     def execute(self, sql: str, values: Values = NO_VALUES, /) -> sqlite3.Cursor:
         """Execute a statement."""
@@ -49,6 +53,16 @@ class SqliteDatabase:
     def changed(self, topic: Topic, *key: str) -> None:
         """Note what the transaction changes."""
         self.changes.append(Change(topic, key))
+
+    def append(self, event: Event) -> None:
+        """Keep an event until `write_events`."""
+        self.events.append(event_row(event))
+
+    def write_events(self) -> None:
+        """Write the events of the transaction, as its last step before the COMMIT."""
+        if self.events:
+            write_events(self, self.events)
+            self.events.clear()
 
     def take_changes(self) -> Sequence[Change]:
         """Return the noted changes, each once, and forget them."""
@@ -128,6 +142,7 @@ def commit_batch(
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
                 _run_in_savepoint(db, job)
+            db.write_events()
             db.connection.commit()
     except Exception as error:  # every future gets it
         log.exception("cannot commit transactions", count=len(batch))
@@ -135,11 +150,13 @@ def commit_batch(
         _fail(batch, error)
         db.connection.rollback()
         db.changes.clear()
+        db.events.clear()
     return db.take_changes()
 
 
 def _run_in_savepoint(db: SqliteDatabase, job: Job) -> None:
-    before = len(db.changes)
+    changes = len(db.changes)
+    events = len(db.events)
     db.execute("SAVEPOINT job")
     try:
         job.run(db)
@@ -147,7 +164,8 @@ def _run_in_savepoint(db: SqliteDatabase, job: Job) -> None:
         if not db.connection.in_transaction:  # the failure ended the whole transaction
             raise
         db.execute("ROLLBACK TO job")
-        del db.changes[before:]
+        del db.changes[changes:]
+        del db.events[events:]
         if not isinstance(error, TiltyardError):  # it has a caller
             log.debug("transaction failed and was rolled back", exc_info=True)
     db.execute("RELEASE job")

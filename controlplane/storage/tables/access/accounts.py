@@ -10,11 +10,11 @@ from controlplane.domain.access.callers import Caller, StoredToken
 from controlplane.domain.access.quotas import UNLIMITED, Quota, Usage
 from controlplane.domain.access.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, NewToken, Scope
 from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.events.accounts import AccountChanged, AccountCreated, AccountRemoved
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import remove_some
 from controlplane.storage.tables.access.tokens import GOOD, insert_token, remove_tokens
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.accounting.quota_use import POOLS, has_account
 from controlplane.storage.tables.sessions.session_rows import remove_sessions
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -55,7 +55,7 @@ def create_account(
     if inserted.rowcount == 0:
         return False
     db.changed(Topic.ACCOUNT, name)
-    record_event(db, "account.created", name, name, actor=actor, now=now, quota=asdict(quota))
+    db.append(AccountCreated(name, name, actor, now, quota=quota))
     insert_token(db, name, token, ACCOUNT_SCOPES, now=now, actor=actor)
     return True
 
@@ -92,7 +92,7 @@ def replace_quota(db: Database, name: str, quota: Quota, *, actor: Actor, now: f
     if not changed.rowcount:
         raise NotFoundError("account", name)
     db.changed(Topic.ACCOUNT, name)
-    record_event(db, "account.changed", name, name, actor=actor, now=now, quota=asdict(quota))
+    db.append(AccountChanged(name, name, actor, now, quota=quota))
 
 
 def remove(db: Database, name: str, actor: Actor, now: float) -> None:
@@ -119,7 +119,7 @@ def remove(db: Database, name: str, actor: Actor, now: float) -> None:
     for (token_id,) in ended:
         db.changed(Topic.TOKEN, token_id)
     db.changed(Topic.ACCOUNT, name)
-    record_event(db, "account.removed", name, name, actor=actor, now=now, tokens=len(ended))
+    db.append(AccountRemoved(name, name, actor, now, tokens=len(ended)))
 
 
 def remove_portion(db: Database, name: str) -> int:

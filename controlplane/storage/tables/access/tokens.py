@@ -11,10 +11,10 @@ from typing import Any
 from controlplane.domain.access.audit import INITIALISER, Actor
 from controlplane.domain.access.tokens import NewToken, Scope, Token, TokenRequest, earlier
 from controlplane.domain.errors import ConflictError, NotFoundError, UnauthorizedError
+from controlplane.domain.events.accounts import TokenCreated, TokenRevoked
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION, remove_some, write_row
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.accounting.quota_use import has_account
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -107,9 +107,8 @@ def revoke(db: Database, token_id: str, actor: Actor, now: float) -> list[str]:
         {"id": token_id, "now": to_ms(now)},
     ).fetchall()
     for ended_id, account in ended:
-        data = {"with": token_id}
         db.changed(Topic.TOKEN, ended_id)
-        record_event(db, "token.revoked", account or "", ended_id, actor=actor, now=now, **data)
+        db.append(TokenRevoked(account or "", ended_id, actor, now, revoked_with=token_id))
     return [ended_id for ended_id, _ in ended]
 
 
@@ -152,8 +151,17 @@ def insert_token(
     }
     write_row(db, "token", row)
     db.changed(Topic.TOKEN, token.token_id)
-    data = {"name": name, "scopes": scope_names, "expire_ms": to_ms(expire)}
-    record_event(db, "token.created", account or "", token.token_id, actor=actor, now=now, **data)
+    db.append(
+        TokenCreated(
+            account or "",
+            token.token_id,
+            actor,
+            now,
+            name=name,
+            scopes=scope_names,
+            expire_ms=to_ms(expire),
+        )
+    )
 
 
 def remove_ended(db: Database, before: float) -> int:

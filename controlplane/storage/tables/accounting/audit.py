@@ -1,4 +1,4 @@
-"""Queries and retention of the audit, which `store.record_event` writes.
+"""Queries and retention of the audit, which is a filter of the log of events.
 
 Kinds are `topic.deed`. Every filter has an index in sequence order: a query reads only its page.
 """

@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from controlplane.domain.access.audit import ITSELF
+from controlplane.domain.events.fleet import DatabaseRestored
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from tiltyard.runtime.clock import to_ms
 
 
@@ -21,4 +21,4 @@ def mark_restored(db: Database, taken: str, now: float) -> None:
     db.execute("UPDATE agent SET downtime_ms=0, written_incarnation='', written_sequence=0")
     begin_ms = to_ms(datetime.fromisoformat(taken).timestamp())
     db.execute("INSERT INTO lost_time(begin_ms) VALUES (:begin)", {"begin": begin_ms})
-    record_event(db, "database.restored", "", "", actor=ITSELF, now=now, of=taken)
+    db.append(DatabaseRestored("", "", ITSELF, now, of=taken))

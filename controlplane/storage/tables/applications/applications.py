@@ -18,11 +18,11 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
+from controlplane.domain.events.applications import ApplicationCreated, ApplicationEdited
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.accounting.quota_use import bounded_pools, has_account
 from controlplane.storage.tables.applications import registries
 from controlplane.storage.tables.applications.application_regions import IN_REGION, set_regions
@@ -81,7 +81,7 @@ def create(
     write_row(db, "application", _row(application) | {"created_ms": to_ms(now)})
     set_regions(db, account, name, application.regions)
     db.changed(Topic.APPLICATION, account, name)
-    record_event(db, "application.created", account, name, actor=actor, now=now)
+    db.append(ApplicationCreated(account, name, actor, now))
 
 
 def get(db: Database, account: str, name: str) -> Application | None:
@@ -134,7 +134,7 @@ def edit(
             set_regions(db, *key, changed.regions)
             remove_pools_elsewhere(db, key, changed.regions, actor=actor, now=now)
         db.changed(Topic.APPLICATION, *key)
-        record_event(db, "application.edited", key[0], key[1], actor=actor, now=now, fields=fields)
+        db.append(ApplicationEdited(*key, actor, now, fields=fields))
         withdraw_old_tags(db, key, changed.tag_keep, actor=actor, now=now)
 
 

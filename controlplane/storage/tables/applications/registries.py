@@ -8,10 +8,10 @@ from typing import Any
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, InvalidRequestError, StoreError, Violation
+from controlplane.domain.events.fleet import RegistrySet
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
-from controlplane.storage.tables.accounting.events import record_event
 
 _NOT_KEPT = "must be given: none is stored for this username, address, authHosts, private and ca"
 _COLUMNS = "name, address, aliases, username, sealed_password, auth_hosts, private, ca"
@@ -66,20 +66,20 @@ def put(db: Database, wanted: Registry, actor: Actor, now: float) -> None:
     if wanted == current:
         return
     _write(db, wanted)
-    record_event(
-        db,
-        "registry.set",
-        "",
-        wanted.name,
-        actor=actor,
-        now=now,
-        address=wanted.address,
-        aliases=wanted.aliases,
-        username=wanted.username or None,
-        passwordGiven=given,
-        authHosts=wanted.auth_hosts,
-        private=wanted.private,
-        ca=bool(wanted.ca),
+    db.append(
+        RegistrySet(
+            "",
+            wanted.name,
+            actor,
+            now,
+            address=wanted.address,
+            aliases=wanted.aliases,
+            username=wanted.username or None,
+            password_given=given,
+            auth_hosts=wanted.auth_hosts,
+            private=wanted.private,
+            ca=bool(wanted.ca),
+        )
     )
 
 

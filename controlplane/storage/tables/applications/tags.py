@@ -6,10 +6,10 @@ from dataclasses import asdict
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import ConflictError
+from controlplane.domain.events.applications import TagEnabled, TagWithdrawn
 from controlplane.domain.hosts.host_orders import HostImages
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.applications.application_regions import IN_REGION
 
 MAX_ENABLED_TAGS = 1000  # Per account: a host may have to keep as many images
@@ -55,7 +55,7 @@ def enable_tag(db: Database, key: tuple[str, str], tag: Tag, *, actor: Actor, no
     _note_image(db, tag.image, key[0])
     name = f"{key[1]}:{tag.name}"
     db.changed(Topic.TAG, *key)
-    record_event(db, "tag.enabled", key[0], name, actor=actor, now=now, digest=tag.digest)
+    db.append(TagEnabled(key[0], name, actor, now, digest=tag.digest))
     withdraw_old_tags(db, key, application[0], actor=actor, now=now)
     sql = "SELECT count(*) FROM tag WHERE account=:account"
     if db.execute(sql, {"account": key[0]}).fetchone()[0] > MAX_ENABLED_TAGS:
@@ -128,9 +128,7 @@ def withdraw_old_tags(
     if withdrawn:
         db.changed(Topic.TAG, *key)
     for (name,) in withdrawn:
-        record_event(
-            db, "tag.withdrawn", key[0], f"{key[1]}:{name}", actor=actor, now=now, tagKeep=keep
-        )
+        db.append(TagWithdrawn(key[0], f"{key[1]}:{name}", actor, now, tag_keep=keep))
 
 
 def _note_image(db: Database, image: str, account: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.events.applications import WarmPoolRemoved, WarmPoolSet
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.accounting.quota_use import bounded_pools
 from controlplane.storage.tables.applications.application_regions import IN_REGION
 
@@ -59,8 +59,9 @@ def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
     if written.rowcount > 0:
         place = f"{pool.application}/{pool.location}"
         db.changed(Topic.POOL, pool.account, pool.application, pool.location)
-        data = {"size": pool.size, "enabled": pool.enabled}
-        record_event(db, "warm_pool.set", pool.account, place, actor=actor, now=now, **data)
+        size = pool.size
+        is_on = pool.enabled
+        db.append(WarmPoolSet(pool.account, place, actor, now, size=size, enabled=is_on))
 
 
 async def all_of(store: Store, account: str) -> AsyncGenerator[list[WarmPool], None]:
@@ -113,7 +114,7 @@ def _remove(db: Database, where: str, values: dict[str, Any], *, actor: Actor, n
     for account, application, location in removed:
         place = f"{application}/{location}"
         db.changed(Topic.POOL, account, application, location)
-        record_event(db, "warm_pool.removed", account, place, actor=actor, now=now)
+        db.append(WarmPoolRemoved(account, place, actor, now))
     return len(removed)
 
 

@@ -16,11 +16,18 @@ from controlplane.domain.errors import (
     NotFoundError,
     Violation,
 )
+from controlplane.domain.events.agents import (
+    AgentEnrolled,
+    AgentRenewed,
+    AgentRevoked,
+    AuthorityFinished,
+    AuthorityRotated,
+    EnrolmentTokenCreated,
+)
 from controlplane.domain.hosts.agents import Agent
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.hosts.fleet import (
     IN_SERVICE,
     agents,
@@ -53,8 +60,7 @@ def make_token(
     db.execute("DELETE FROM enrolment_token WHERE expire_ms < :before", before)
     stored = {"id": token.token_id, "secret_hash": token.secret_hash, "expire_ms": to_ms(expire)}
     write_row(db, "enrolment_token", stored | asdict(wanted))
-    place = {"region": wanted.region, "nodePool": wanted.node_pool, "agent": wanted.agent}
-    record_event(db, "agent.token_created", "", token.token_id, actor=actor, now=now, **place)
+    db.append(EnrolmentTokenCreated("", token.token_id, actor, now, **asdict(wanted)))
 
 
 def place_of(db: Database, agent: str) -> Place:
@@ -103,10 +109,18 @@ def enrol(
     used = {"id": presented.token_id, "now": to_ms(now)}
     db.execute("UPDATE enrolment_token SET used_ms=:now WHERE id=:id", used)
     void_tokens(db, request.name, now)
-    actor = Actor(presented.token_id, address)
-    data = {"region": place.region, "nodePool": place.node_pool, "serial": issued.serial}
     db.changed(Topic.HOST, request.name)
-    record_event(db, "agent.enrolled", "", request.name, actor=actor, now=now, **data)
+    db.append(
+        AgentEnrolled(
+            "",
+            request.name,
+            Actor(presented.token_id, address),
+            now,
+            region=place.region,
+            node_pool=place.node_pool,
+            serial=issued.serial,
+        )
+    )
     return get_agent(db, request.name)
 
 
@@ -119,9 +133,18 @@ def renewed(db: Database, row: Agent, serial: str, now: float) -> None:
         {**asdict(row), "serial": serial, "expire": expire_ms},
     )
     if changed.rowcount:
-        data = {"serial": serial, "expires": expire_ms, "authority": row.authority}
         db.changed(Topic.HOST, row.name)
-        record_event(db, "agent.renewed", "", row.name, actor=ITSELF, now=now, **data)
+        db.append(
+            AgentRenewed(
+                "",
+                row.name,
+                ITSELF,
+                now,
+                serial=serial,
+                expires=expire_ms,
+                authority=row.authority,
+            )
+        )
 
 
 def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
@@ -141,7 +164,7 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
         lose_sessions(db, name, now)
         void_tokens(db, name, now)
         db.changed(Topic.HOST, name)
-        record_event(db, "agent.revoked", "", name, actor=actor, now=now)
+        db.append(AgentRevoked("", name, actor, now))
 
 
 def drop_starts_on_revoked(db: Database, now: float) -> None:
@@ -165,9 +188,12 @@ def rotated(db: Database, authority: str, actor: Actor, now: float, *, compromis
     if compromised:
         sql = "UPDATE enrolment_token SET expire_ms=:now WHERE expire_ms>:now"
         db.execute(sql, {"now": to_ms(now)})
-    record_event(
-        db, "authority.rotated", "", authority, actor=actor, now=now, compromised=compromised
-    )
+    db.append(AuthorityRotated("", authority, actor, now, compromised=compromised))
+
+
+def finished(db: Database, authority: str, actor: Actor, now: float, *, left: list[str]) -> None:
+    """Record that the former authority is no longer trusted, by the agents in `left` neither."""
+    db.append(AuthorityFinished("", authority, actor, now, left=left))
 
 
 def _check_place(db: Database, place: Place) -> None:

@@ -9,6 +9,8 @@ from controlplane.domain.access.audit import ITSELF, Actor
 from controlplane.domain.applications.privileges import Privileges
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, NotFoundError
+from controlplane.domain.events.agents import AgentDrained, AgentLost, AgentRemoved, AgentUndrained
+from controlplane.domain.events.fleet import REMOVED, NodePoolSet, RegionCreated
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.contract import Drain
 from controlplane.domain.hosts.written import Written
@@ -17,7 +19,6 @@ from controlplane.domain.placement.placement import NodePoolRules, Strategy
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.applications.registries import declare_registries
 from controlplane.storage.tables.sessions.session_ends import give_up_sessions, lose_sessions
 from tiltyard.contract import Capability
@@ -133,7 +134,7 @@ def counted_regions(db: Database) -> dict[str, dict[str, int]]:
 def create_region(db: Database, name: str, actor: Actor, now: float) -> None:
     """Create a region if missing."""
     if _insert_name(db, "region", name):
-        record_event(db, "region.created", "", name, actor=actor, now=now)
+        db.append(RegionCreated("", name, actor, now))
 
 
 def node_pools(db: Database) -> list[NodePool]:
@@ -160,15 +161,13 @@ def set_node_pool(
     db: Database, name: str, rules: NodePoolRules, *, actor: Actor, now: float
 ) -> None:
     """Create a node pool or change its rules."""
-    host_network = rules.privileges.host_network
-    capabilities = sorted(rules.privileges.capabilities)
-    row = {"name": name, "strategy": rules.strategy, "host_network": host_network}
-    row["capabilities"] = json.dumps(capabilities)
+    privileges = rules.privileges
+    capabilities = sorted(privileges.capabilities)
+    values: dict[str, Any] = {"strategy": rules.strategy, "host_network": privileges.host_network}
+    row = {"name": name, **values, "capabilities": json.dumps(capabilities)}
     if write_row(db, "node_pool", row, "name"):
-        data = {"strategy": rules.strategy, "hostNetwork": host_network}
-        data["capabilities"] = capabilities
         db.changed(Topic.NODE_POOL, name)
-        record_event(db, "node_pool.set", "", name, actor=actor, now=now, **data)
+        db.append(NodePoolSet("", name, actor, now, **values, capabilities=capabilities))
 
 
 def remove(db: Database, table: str, name: str, *, actor: Actor, now: float) -> None:
@@ -184,7 +183,7 @@ def remove(db: Database, table: str, name: str, *, actor: Actor, now: float) -> 
     _check_unused(db, table, name)
     db.execute(f"DELETE FROM {table} WHERE name=:name", values)  # noqa: S608
     db.changed(_TOPICS[table], name)
-    record_event(db, f"{table}.removed", "", name, actor=actor, now=now)
+    db.append(REMOVED[table]("", name, actor, now))
 
 
 def _uses(db: Database, table: str, name: str) -> dict[str, int]:
@@ -221,7 +220,7 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
     )
     void_tokens(db, name, now)
     db.changed(Topic.HOST, name)
-    record_event(db, "agent.removed", "", name, actor=actor, now=now)
+    db.append(AgentRemoved("", name, actor, now))
 
 
 def void_tokens(db: Database, agent: str, now: float) -> None:
@@ -249,9 +248,9 @@ def order_drain(db: Database, agent: str, order: Drain, *, actor: Actor, now: fl
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
     learn_drain(db, agent, drain)
     if order.draining:
-        record_event(db, "agent.drained", "", agent, actor=actor, now=now, deadline=deadline_ms)
+        db.append(AgentDrained("", agent, actor, now, deadline=deadline_ms))
     else:
-        record_event(db, "agent.undrained", "", agent, actor=actor, now=now)
+        db.append(AgentUndrained("", agent, actor, now))
     return drain
 
 
@@ -294,5 +293,5 @@ def lose(db: Database, agent: str, starting: Collection[str], now: float) -> Non
     )
     if lost.rowcount:
         db.changed(Topic.HOST, agent)
-        record_event(db, "agent.lost", "", agent, actor=ITSELF, now=now)
+        db.append(AgentLost("", agent, ITSELF, now))
         give_up_sessions(db, agent, starting, now)

@@ -9,12 +9,12 @@ import json
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.errors import StoppedDuringStartError
+from controlplane.domain.events.sessions import SessionNotStarted
 from controlplane.domain.hosts.contract import Claim
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.domain.sessions.claims import StandbyTakenError
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.sessions.session_rows import delete_start, remove_labels
 from controlplane.storage.tables.sessions.stop_orders import order_stop
 from tiltyard.contract import Identity, Resources
@@ -64,7 +64,7 @@ def undo_claim(db: Database, new: Identity, failed: Attempt, now: float) -> bool
         return True
     delete_start(db, account, session_id, failed.internal_id)
     why = "the standby was not available"
-    record_event(db, "session.not_started", account, session_id, actor=ITSELF, now=now, why=why)
+    db.append(SessionNotStarted(account, session_id, ITSELF, now, why=why))
     return False
 
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from controlplane.domain.access.audit import Actor
+from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate, SessionEnded
 from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.domain.sessions.adoption import (
     Duplicate,
@@ -20,7 +21,6 @@ from controlplane.domain.sessions.adoption import (
 )
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.sessions import lost_times
 from controlplane.storage.tables.sessions.players import begin_run
 from controlplane.storage.tables.sessions.session_ends import end_missing, lose_sessions
@@ -198,10 +198,7 @@ def _adopt(db: Database, by: Reporter, session: HostSession, placed: Placed) -> 
     """Point the row of the session's id to this session, and write the report."""
     identity = session.identity
     _take_row(db, by, session, placed)
-    actor = Actor(by.agent)
-    record_event(
-        db, "session.adopted", identity.account, identity.session_id, actor=actor, now=by.now
-    )
+    db.append(SessionAdopted(identity.account, identity.session_id, Actor(by.agent), by.now))
     reported = db.execute(
         f"SELECT {_REPORTED} FROM session WHERE internal_id=:id",  # noqa: S608
         {"id": session.internal_id},
@@ -216,9 +213,15 @@ def _note_duplicate(
     order_stop(db, stopped.agent, stopped.internal_id, StopCause.SUPERSEDED, now=by.now)
     account = session.identity.account
     session_id = session.identity.session_id
-    actor = Actor(by.agent)
-    record_event(
-        db, "session.duplicate", account, session_id, actor=actor, now=by.now, **asdict(duplicate)
+    db.append(
+        SessionDuplicate(
+            account,
+            session_id,
+            Actor(by.agent),
+            by.now,
+            stopped=duplicate.stopped,
+            kept=duplicate.kept,
+        )
     )
 
 
@@ -258,9 +261,8 @@ def _write(db: Database, by: Reporter, session: HostSession, before: list[object
     if failed is not None and reported["failed_ms"] != before[-1]:
         begin_run(db, account, session_id, failed=failed, now=by.now)
     if ended:
-        actor = Actor(by.agent)
         why = session.end_reason
-        record_event(db, "session.ended", account, session_id, actor=actor, now=by.now, reason=why)
+        db.append(SessionEnded(account, session_id, Actor(by.agent), by.now, reason=why))
 
 
 def _reported(session: HostSession) -> dict[str, object]:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable
 
 from controlplane.domain.access.audit import ITSELF
+from controlplane.domain.events.sessions import SessionEnded, SessionNotStarted
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.sessions.session_queries import live_on
 from controlplane.storage.tables.sessions.session_rows import delete_start, end_row
 from controlplane.storage.tables.sessions.stop_orders import (
@@ -22,7 +22,7 @@ def _end_session(
     """End a session of an agent. Idempotent."""
     row = end_row(db, agent, internal_id, reason=reason, now=now)
     if row is not None:
-        record_event(db, "session.ended", row[0], row[1], actor=ITSELF, now=now, reason=reason)
+        db.append(SessionEnded(row[0], row[1], ITSELF, now, reason=reason))
 
 
 def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:
@@ -57,7 +57,7 @@ def end_missing(
     # The control plane died before the answer: stop the session if it still starts.
     order_stop(db, agent, internal_id, StopCause.UNANSWERED, now=now)
     delete_start(db, row[0], row[1], internal_id)
-    record_event(db, "session.not_started", row[0], row[1], actor=ITSELF, now=now)
+    db.append(SessionNotStarted(row[0], row[1], ITSELF, now))
 
 
 def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> None:

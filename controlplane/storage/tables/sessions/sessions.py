@@ -12,11 +12,11 @@ from controlplane.domain.errors import (
     StoppedDuringStartError,
     UnauthorizedError,
 )
+from controlplane.domain.events.sessions import SessionNotStarted, SessionReserved, SessionStop
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.domain.sessions.sessions import NewSession, Reserved, Session
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.accounting.events import record_event
 from controlplane.storage.tables.accounting.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.sessions.claims import check_standby, undo_claim
 from controlplane.storage.tables.sessions.session_queries import find_session, id_of
@@ -79,9 +79,7 @@ def reserve(
     first_of = None if is_ours else new.actor  # the audit has the failed claim under this id
     if standby is not None:
         if first_of is not None:
-            record_event(
-                db, "session.reserved", account, session_id, actor=first_of, now=new.created
-            )
+            db.append(SessionReserved(account, session_id, first_of, new.created))
         return Reserved(names_first=False, is_audited=True)
     if first is None:
         return Reserved(names_first=False, is_audited=is_ours)
@@ -119,7 +117,7 @@ def begin_attempt(
             raise StoppedDuringStartError
         raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
     if first_of is not None:
-        record_event(db, "session.reserved", account, session_id, actor=first_of, now=now)
+        db.append(SessionReserved(account, session_id, first_of, now))
 
 
 def end_attempt(
@@ -149,9 +147,7 @@ def free(
         order_stop(db, attempt.agent, attempt.internal_id, StopCause.UNANSWERED, now=now)
     delete_start(db, account, session_id, None if attempt is None else attempt.internal_id)
     if is_audited:
-        record_event(
-            db, "session.not_started", account, session_id, actor=ITSELF, now=now, why=why
-        )
+        db.append(SessionNotStarted(account, session_id, ITSELF, now, why=why))
 
 
 def request_stop(
@@ -170,7 +166,7 @@ def request_stop(
     session = session_of(columns)
     if is_confirmed and session.agent is not None and session.internal_id is not None:
         order_stop(db, session.agent, session.internal_id, StopCause.REQUESTED, now=now)
-    record_event(db, "session.stop", account, session_id, actor=actor, now=now)
+    db.append(SessionStop(account, session_id, actor, now))
     return session
 
 

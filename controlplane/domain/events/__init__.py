@@ -1,0 +1,1 @@
+"""Events: what has changed, for whom, and by whom. Pure."""

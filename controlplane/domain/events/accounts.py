@@ -1,0 +1,71 @@
+"""Events of accounts and their tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from controlplane.domain.access.quotas import Quota
+from controlplane.domain.events.event import JSON_NAME, Audience, Event
+
+
+@dataclass(frozen=True, slots=True)
+class AccountEvent(Event):
+    """An event of an account."""
+
+    audience = Audience.BOTH
+    object_type = "the account"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountCreated(AccountEvent):
+    """An account was created."""
+
+    kind = "account.created"
+
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountChanged(AccountEvent):
+    """The quota of an account was replaced."""
+
+    kind = "account.changed"
+
+    quota: Quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRemoved(AccountEvent):
+    """An account was removed, and `tokens` of its tokens were revoked."""
+
+    kind = "account.removed"
+    audience = Audience.OPERATOR
+
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent(Event):
+    """An event of a token."""
+
+    audience = Audience.BOTH
+    object_type = "the token's id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCreated(TokenEvent):
+    """A token was created, of an account or of operators."""
+
+    kind = "token.created"
+
+    name: str
+    scopes: Sequence[str]
+    expire_ms: int | None = field(metadata={JSON_NAME: "expire_ms"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRevoked(TokenEvent):
+    """A token was revoked, by itself or with the token that it descends from (`with`)."""
+
+    kind = "token.revoked"
+
+    revoked_with: str = field(metadata={JSON_NAME: "with"})

@@ -1,0 +1,112 @@
+"""Events of agents, which are the hosts' names, and of the authority of their certificates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.domain.events.event import Audience, Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnrolmentTokenCreated(Event):
+    """A token for the enrolment of one host was created; `agent` is null for a new one."""
+
+    kind = "agent.token_created"
+    audience = Audience.OPERATOR
+    object_type = "the enrolment token's id"
+
+    region: str
+    node_pool: str
+    agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvent(Event):
+    """An event of an agent."""
+
+    audience = Audience.OPERATOR
+    object_type = "the agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEnrolled(AgentEvent):
+    """A host was enrolled. The actor is the enrolment token."""
+
+    kind = "agent.enrolled"
+
+    region: str
+    node_pool: str
+    serial: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRenewed(AgentEvent):
+    """A host got another certificate. `expires` is in milliseconds since the epoch."""
+
+    kind = "agent.renewed"
+
+    serial: str
+    expires: int | None
+    authority: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRevoked(AgentEvent):
+    """The certificate of a host was revoked; its sessions are lost."""
+
+    kind = "agent.revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRemoved(AgentEvent):
+    """A host was removed."""
+
+    kind = "agent.removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDrained(AgentEvent):
+    """A drain of a host was ordered. `deadline` is in milliseconds since the epoch, or null."""
+
+    kind = "agent.drained"
+
+    deadline: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUndrained(AgentEvent):
+    """The end of a drain was ordered."""
+
+    kind = "agent.undrained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLost(AgentEvent):
+    """The sessions of an unresponsive host were given up."""
+
+    kind = "agent.lost"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityEvent(Event):
+    """An event of the authority of the agents' certificates."""
+
+    audience = Audience.OPERATOR
+    object_type = "the new authority's fingerprint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityRotated(AuthorityEvent):
+    """An authority replaces the former one, which may be compromised."""
+
+    kind = "authority.rotated"
+
+    compromised: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorityFinished(AuthorityEvent):
+    """The former authority is no longer trusted; the agents in `left` must enrol again."""
+
+    kind = "authority.finished"
+
+    left: Sequence[str]

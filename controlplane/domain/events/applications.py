@@ -1,0 +1,81 @@
+"""Events of applications, their tags and their warm pools."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.domain.events.event import Audience, Event
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEvent(Event):
+    """An event of an application."""
+
+    audience = Audience.BOTH
+    object_type = "the application"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationCreated(ApplicationEvent):
+    """An application was created."""
+
+    kind = "application.created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationEdited(ApplicationEvent):
+    """An application was changed in these fields."""
+
+    kind = "application.edited"
+
+    fields: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TagEvent(Event):
+    """An event of a tag."""
+
+    audience = Audience.BOTH
+    object_type = "`application:tag`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagEnabled(TagEvent):
+    """A tag was enabled for an image."""
+
+    kind = "tag.enabled"
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagWithdrawn(TagEvent):
+    """A tag was withdrawn: the application keeps its `tagKeep` newest tags."""
+
+    kind = "tag.withdrawn"
+
+    tag_keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPoolEvent(Event):
+    """An event of a warm pool."""
+
+    audience = Audience.BOTH
+    object_type = "`application/region`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPoolSet(WarmPoolEvent):
+    """A warm pool was created or changed."""
+
+    kind = "warm_pool.set"
+
+    size: int
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPoolRemoved(WarmPoolEvent):
+    """A warm pool was removed."""
+
+    kind = "warm_pool.removed"

@@ -1,0 +1,72 @@
+"""What all events have in common.
+
+A transaction appends the events of its changes with `Database.append`; nothing else writes the
+log. A released kind keeps its name and its fields; a field that gets another meaning needs a new
+`version`.
+"""
+
+from dataclasses import Field, asdict, dataclass, fields, is_dataclass
+from enum import StrEnum, auto
+from typing import Any, ClassVar
+
+from controlplane.domain.access.audit import Actor
+
+JSON_NAME = "name"
+"""The key of a field's metadata with its name in JSON, if that is another one."""
+
+
+class Audience(StrEnum):
+    """The readers that an event is meant for."""
+
+    ACCOUNT = auto()  # The account that the event names
+    OPERATOR = auto()
+    BOTH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change. The fields of each kind are its data.
+
+    `account` is empty if the change concerns none. `time` is when the control plane wrote it, in
+    seconds since the epoch.
+    """
+
+    kind: ClassVar[str]
+    """`topic.deed`, unique among all kinds."""
+    audience: ClassVar[Audience]
+    object_type: ClassVar[str]
+    """What `subject` names, in words for the documentation."""
+    version: ClassVar[int] = 1
+    """The format of the data."""
+
+    account: str
+    subject: str
+    actor: Actor
+    time: float
+
+    def data(self) -> dict[str, Any]:
+        """Return the fields of this kind by their names in JSON."""
+        return {key: _plain(getattr(self, name)) for name, key in data_keys(type(self))}
+
+
+_data_keys: dict[type[Event], tuple[tuple[str, str], ...]] = {}
+
+
+def data_keys(kind: type[Event]) -> tuple[tuple[str, str], ...]:
+    """Return the names of the fields of a kind, each with its name in JSON."""
+    known = _data_keys.get(kind)
+    if known is None:
+        own = fields(kind)[len(fields(Event)) :]
+        known = _data_keys[kind] = tuple((each.name, _json_name(each)) for each in own)
+    return known
+
+
+def _json_name(of: "Field[Any]") -> str:
+    """Return a field's name in JSON: `nodePool` for `node_pool`, unless it has one of its own."""
+    first, *rest = of.name.split("_")
+    own: str | None = of.metadata.get(JSON_NAME)
+    return own or first + "".join(word.capitalize() for word in rest)
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -1,0 +1,107 @@
+"""Events of regions, node pools, registries and the database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.domain.events.event import Audience, Event
+
+
+@dataclass(frozen=True, slots=True)
+class RegionEvent(Event):
+    """An event of a region."""
+
+    audience = Audience.OPERATOR
+    object_type = "the region"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionCreated(RegionEvent):
+    """A region was created."""
+
+    kind = "region.created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionRemoved(RegionEvent):
+    """A region was removed."""
+
+    kind = "region.removed"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolEvent(Event):
+    """An event of a node pool."""
+
+    audience = Audience.OPERATOR
+    object_type = "the node pool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePoolSet(NodePoolEvent):
+    """A node pool was created, or its rules were changed."""
+
+    kind = "node_pool.set"
+
+    strategy: str
+    host_network: bool
+    capabilities: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePoolRemoved(NodePoolEvent):
+    """A node pool was removed."""
+
+    kind = "node_pool.removed"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryEvent(Event):
+    """An event of a registry."""
+
+    audience = Audience.OPERATOR
+    object_type = "the registry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySet(RegistryEvent):
+    """A registry was created or changed.
+
+    `passwordGiven` is whether a new password was set, `ca` whether there is a certificate of an
+    authority.
+    """
+
+    kind = "registry.set"
+
+    address: str
+    aliases: Sequence[str]
+    username: str | None
+    password_given: bool
+    auth_hosts: Sequence[str]
+    private: bool
+    ca: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRemoved(RegistryEvent):
+    """A registry was removed."""
+
+    kind = "registry.removed"
+
+
+REMOVED = {
+    "region": RegionRemoved,
+    "node_pool": NodePoolRemoved,
+    "registry": RegistryRemoved,
+}
+"""The events of removals, by table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseRestored(Event):
+    """The database was replaced by a backup. `of` is the time of the backup (RFC 3339)."""
+
+    kind = "database.restored"
+    audience = Audience.OPERATOR
+    object_type = "none"
+
+    of: str

@@ -1,0 +1,20 @@
+"""All kinds of events, by their names."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType, ModuleType
+
+from controlplane.domain.events import accounts, agents, applications, fleet, sessions
+from controlplane.domain.events.event import Event
+
+_MODULES = (sessions, applications, accounts, agents, fleet)
+
+
+def _kinds_of(module: ModuleType) -> Iterator[type[Event]]:
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Event) and "kind" in vars(value):
+            yield value
+
+
+KINDS: Mapping[str, type[Event]] = MappingProxyType(
+    {event.kind: event for module in _MODULES for event in _kinds_of(module)}
+)

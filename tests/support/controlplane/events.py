@@ -1,0 +1,23 @@
+"""Events of kinds that only tests have."""
+
+from dataclasses import dataclass
+
+from controlplane.domain.access.audit import Actor
+from controlplane.domain.events.event import Audience, Event
+
+
+def probe(kind: str, account: str, subject: str, *, actor: Actor, now: float) -> Event:
+    """An event of any kind, without data."""
+    probe_kind: type[Event]
+    probe_kind = type("Probe", (Event,), {"kind": kind, "audience": Audience.BOTH})
+    return probe_kind(account, subject, actor, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Padded(Event):
+    """An event with as much data as it is given."""
+
+    kind = "test.padded"
+    audience = Audience.OPERATOR
+
+    padding: str

@@ -25,8 +25,8 @@ from controlplane.fleet.queue import HostQueue
 from controlplane.fleet.renewal import Renewal
 from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.http.certificate import ServedCertificate
-from controlplane.http.edge import Limits
 from controlplane.http.gate import Bounds
+from controlplane.http.limits import Limits
 from controlplane.http.listeners import Listeners
 from controlplane.metrics.registry import Metrics
 from controlplane.metrics_endpoint import listener as metrics_listener

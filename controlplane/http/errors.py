@@ -54,8 +54,8 @@ _RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequ
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
-class BrokenBodyError(TimeoutError):
-    """A malformed or late body; aiohttp ends unread bodies by a TimeoutError alone."""
+class BrokenBodyError(Exception):
+    """A malformed or late body."""
 
 
 class ShownViolation(TypedDict):

@@ -157,6 +157,7 @@ class _Listener(socket.socket):
             log.debug("connection closed: over the limit, or not from a proxy", address=address[0])
             raise ConnectionAbortedError
         accepted = _Accepted(sock.family, sock.type, sock.proto, sock.detach())
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         accepted.gate = self.gate
         accepted.peer = address[0]

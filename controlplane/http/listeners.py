@@ -3,12 +3,11 @@
 import resource
 import ssl
 
-from aiohttp import web
-
 from controlplane.admission.byte_room import BODIES_BYTES, RESPONSES_BYTES, ByteRoom
 from controlplane.http.application import Application
-from controlplane.http.edge import Edge, Limits
+from controlplane.http.edge import Edge
 from controlplane.http.gate import Bounds, Gate
+from controlplane.http.limits import Limits
 from controlplane.metrics.http import HttpMetrics
 
 STOP_TIMEOUT = 15.0
@@ -23,7 +22,7 @@ class Listeners:
         self._metrics = metrics
         self.bodies = self._room("request", BODIES_BYTES)
         self._responses = self._room("response", RESPONSES_BYTES)
-        self._opened: list[tuple[Edge, web.AppRunner]] = []
+        self._opened: list[Edge] = []
 
     def _room(self, kind: str, total: int) -> ByteRoom:
         room = ByteRoom(total, self._metrics.held_refusals.labels(kind))
@@ -47,13 +46,10 @@ class Listeners:
         gate = Gate(bounds, self._metrics, setting.removesuffix("_listen"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
-        runner = web.AppRunner(app.web, shutdown_timeout=STOP_TIMEOUT)
-        edge = Edge(gate, self._limits, self._responses)
-        self._opened.append((edge, runner))
-        await runner.setup()
-        assert runner.server is not None, "set up"
+        edge = Edge(app, gate, self._limits, self._responses)
+        self._opened.append(edge)
         try:
-            return await edge.open(runner.server, app, address, tls)
+            return await edge.open(address, tls)
         except OSError as error:
             host, port = address
             text = f"{setting}: cannot listen on port {port} of {host or 'any address'}"
@@ -63,7 +59,4 @@ class Listeners:
     async def close(self) -> None:
         """Stop accepting connections, and let requests in progress finish. Idempotent."""
         while self._opened:
-            edge, runner = self._opened.pop()
-            edge.close()
-            await runner.cleanup()
-            await edge.finish(STOP_TIMEOUT)
+            await self._opened.pop().close(STOP_TIMEOUT)

@@ -34,11 +34,9 @@ class Request(web.Request):
         "identifier",
         "idle_hint",
         "is_forwarded",
-        "kept_place",
         "match_info",
         "route",
         "waits_for_client",
-        "worker",
     }
     app = cast("web.Application", None)  # Set by the application that answers
     account: str | None = None  # "" for an operator, None until the token is checked
@@ -47,12 +45,10 @@ class Request(web.Request):
     identifier = ""  # A UUID, in the response and in every log line about the request
     idle_hint = ""  # How long the connection may be idle, for the client
     is_forwarded = False  # Whether `remote` is another address than the connection's
-    kept_place: str | None = None  # The peer of a connection that ended before the handler
     match_info: Mapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
     """The parameters of the path, decoded."""
     route = UNMATCHED
     waits_for_client = False  # Whether a disconnect cancels its handler now
-    worker: asyncio.Task[None] | None = None  # The task of its handler, while that runs
 
     async def invite_body(self) -> None:
         """Ask the client for the body, if it waits for that."""

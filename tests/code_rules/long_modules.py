@@ -15,7 +15,6 @@ LONG_MODULES = {
     "controlplane/domain/errors.py",
     "controlplane/fleet/fleet.py",
     "controlplane/fleet/host/state.py",
-    "controlplane/http/edge.py",
     "controlplane/sessions/sessions.py",
     "tests/agent/test_cli_debug.py",
     "tests/contract/test_agent_service.py",

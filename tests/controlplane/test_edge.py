@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from controlplane.http.edge import Limits
+from controlplane.http.limits import Limits
 from controlplane.settings.model import Config, load_config
 from tests.controlplane.test_served_certificate import Files, Tls
 from tests.support.controlplane.commands import finished
@@ -27,7 +27,9 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 class Limited(Tls):
     """A system with these limits of its connections, in seconds."""
 
-    LIMITS: ClassVar = dict.fromkeys(("header", "body", "idle", "stall"), LONG) | {"linger": 0.2}
+    LIMITS: ClassVar = dict.fromkeys(("header", "body", "unread", "idle", "stall"), LONG) | {
+        "linger": 0.2
+    }
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         limits = {name: settings.pop(name, limit) for name, limit in self.LIMITS.items()}

@@ -1,8 +1,11 @@
 """Who is let in, and which address a request counts for; without a connection."""
 
+import asyncio
+import socket
+
 import pytest
 
-from controlplane.http.gate import Bounds, Gate
+from controlplane.http.gate import Bounds, Gate, listen
 from controlplane.settings.model import Config
 
 
@@ -43,3 +46,14 @@ def test_caps_count_an_ipv6_network_as_one_caller() -> None:
     assert gate.take("2001:db8:0:1::1")
     gate.give("2001:db8::9")
     assert gate.take("2001:db8::2")
+
+
+async def test_the_kernel_looks_for_peers_that_have_vanished() -> None:
+    [listener] = await listen("127.0.0.1", 0, Gate(Bounds(total=1, per_address=1)))
+    loop = asyncio.get_running_loop()
+    with listener:
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        accepted, _ = await loop.sock_accept(listener)
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        writer.close()

@@ -201,7 +201,7 @@ async def test_unread_responses_take_half_of_the_room_at_most(
     system: Scraped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mebibyte = 2**20
-    monkeypatch.setattr("controlplane.http.edge.SOURCE", mebibyte)
+    monkeypatch.setattr("controlplane.http.output_watch.SOURCE", mebibyte)
     monkeypatch.setattr("controlplane.http.listeners.RESPONSES_BYTES", 2.6 * mebibyte)
     await system.restart()
     await system.make_application(account="bob")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from controlplane.http.edge import MAX_HEAD
+from controlplane.http.input import MAX_HEAD
 from tests.controlplane.test_edge import limited
 from tests.support.controlplane.raw_http import RawAnswer, Wire, assert_documented
 from tests.support.controlplane.system import System, assert_error

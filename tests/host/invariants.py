@@ -3,9 +3,9 @@
 import base64
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.domain.containers.engine import LABEL_PREPARED
 from agent.domain.sessions.session import Process, Session
@@ -23,6 +23,9 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.wire import STATES
 
 _LOOK = Path(__file__).with_name("look.py").read_text()
+_TRANSLATIONS = Path(__file__).with_name("translations.py").read_text()
+_AGENT_PYTHON = "/opt/tiltyard/agent/bin/python"
+_INSPECT_RUNNING = "docker ps --quiet --filter label=io.tiltyard.agent | xargs docker inspect"
 _STATES = {number: state for state, number in STATES.items()}
 
 
@@ -43,6 +46,48 @@ def assert_right(host: WholeHost, system: Machine) -> None:
     """What must hold of a machine of this deployment holds soon."""
     until_right(lambda: invariants.violations(_observed(system)), host.patience)
     ledger.checked |= invariants.OF_A_HOST
+
+
+def translated_ports(host: WholeHost) -> set[int]:
+    """Return the host ports that the table `tiltyard` of the kernel has.
+
+    The table soon has each published port of the containers that run, and nothing else.
+    """
+    found: set[_Translation] = set()
+
+    def wrong() -> list[str]:
+        nonlocal found
+        system = host.system
+        listed = json.loads(system.run(_AGENT_PYTHON, "-c", _TRANSLATIONS))
+        found = {_Translation(*each) for each in listed}
+        inspected = json.loads(system.run("bash", "-euc", _INSPECT_RUNNING))
+        wanted = {
+            each
+            for container in inspected
+            for each in _published(container["NetworkSettings"], system.network.address)
+        }
+        missing = [f"{each} is missing" for each in wanted - found]
+        return missing + [f"{each} is of no container" for each in found - wanted]
+
+    until_right(wrong, host.patience)
+    return {each.host_port for each in found}
+
+
+class _Translation(NamedTuple):
+    """From a container's address and port, such as 7777/udp, to those that players know."""
+
+    address: str
+    port: str
+    host_address: str
+    host_port: int
+
+
+def _published(network: Mapping[str, Any], host_address: str) -> Iterator[_Translation]:
+    """Return the translations of a container, by the engine's description of its network."""
+    [address] = {each["IPAddress"] for each in network["Networks"].values()}
+    for port, bindings in network["Ports"].items():
+        for binding in bindings or ():
+            yield _Translation(address, port, host_address, int(binding["HostPort"]))
 
 
 def _observed(system: Machine) -> invariants.Observation:

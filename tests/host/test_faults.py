@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from tests.docker.stack import eventually, play_round
+from tests.docker.stack import eventually, play_round, udp_port_of
 from tests.docker.test_reports import MOST_MISSED
 from tests.faults.plugin import Figure, Rounds
-from tests.host.invariants import assert_survived
+from tests.host.invariants import assert_survived, translated_ports
 from tests.host.load import QUIET, Load
 from tests.host.time_server import TimeServer
 from tests.host.whole_host import WholeHost
@@ -61,6 +61,20 @@ def test_f45_power_cut_of_whole_machine(
 def test_f45_reboot_of_whole_machine(host: WholeHost, under_load: UnderLoad) -> None:
     with under_load():
         host.system.reboot()
+
+
+def test_f45_reboot_of_whole_machine_keeps_sources_of_packets(host: WholeHost) -> None:
+    made = host.start(args=QUIET, restart=True)
+    assert udp_port_of(made) in translated_ports(host)
+    host.system.reboot()
+    host.until_ready()
+    host.until(made["id"], "running")
+    assert udp_port_of(made) in translated_ports(host)
+    _restart_engine(host)
+    host.until_ready()
+    assert udp_port_of(made) in translated_ports(host)
+    play_round(made)
+    assert_survived(host)
 
 
 @pytest.mark.parametrize("years", [-10, 10])

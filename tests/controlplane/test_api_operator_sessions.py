@@ -88,10 +88,10 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
 @pytest.mark.parametrize(
     ("changes", "index"),
     [
-        ({}, "live_session (ended_ms=? AND rowid<?)"),
-        ({"account": "a"}, "live_session_by_account (account=? AND ended_ms=? AND rowid<?)"),
+        ({}, "session_by_end (ended_ms=? AND rowid<?)"),
+        ({"account": "a"}, "live_session_by_account (account=? AND ended_ms=? AND number<?)"),
         ({"agent": "a"}, "live_session_by_agent (agent=? AND ended_ms=? AND rowid<?)"),
-        ({"location": "a"}, "live_session (ended_ms=? AND rowid<?)"),
+        ({"location": "a"}, "session_by_end (ended_ms=? AND rowid<?)"),
     ],
 )
 async def test_a_page_is_read_from_its_index_and_not_sorted(

@@ -33,7 +33,6 @@ CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;
 CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
-CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
 
 -- The password is sealed with a key that is not in the database.
 CREATE TABLE registry (
@@ -207,17 +206,15 @@ CREATE TABLE session (
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
-CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
+CREATE INDEX session_by_end ON session(ended_ms);
 CREATE INDEX session_by_account ON session(account);
--- Of live sessions alone; with `ended_ms`, so that a query needs nothing but the index.
-CREATE INDEX live_session ON session(ended_ms) WHERE ended_ms IS NULL;
-CREATE INDEX live_session_by_account ON session(account, ended_ms) WHERE ended_ms IS NULL;
+-- Of live sessions alone; with `ended_ms`, so that a query needs nothing but the index. The first
+-- has what an account uses, which is summed up at every start that a quota bounds.
+CREATE INDEX live_session_by_account
+    ON session(account, ended_ms, number, nano_cpus, memory_bytes) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_agent ON session(agent, ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_tag ON session(account, tag, ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_application ON session(account, application, ended_ms)
-    WHERE ended_ms IS NULL;
--- What an account uses is summed up at every start that a quota bounds.
-CREATE INDEX live_usage ON session(account, nano_cpus, memory_bytes, id, ended_ms)
     WHERE ended_ms IS NULL;
 
 -- Each label of each live session, as session.labels has them, to find sessions by.

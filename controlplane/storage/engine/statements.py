@@ -11,7 +11,8 @@ PORTION = 1000  # Rows removed per transaction: bounds how long others wait
 def write_row(db: Database, table: str, row: dict[str, Any], key: str = "") -> bool:
     """Insert a row, or change the one that has its `key`; return whether anything changed.
 
-    The columns of `row` are set, others keep their values or defaults.
+    The columns of `row` are set, others keep their values or defaults. `key`: the columns of a
+    unique key.
     """
     return bool(db.execute(_write(table, tuple(row), key), row).rowcount)
 
@@ -22,9 +23,11 @@ def _write(table: str, columns: tuple[str, ...], key: str) -> str:
     values = ", ".join(f":{column}" for column in columns)
     sql = f"INSERT INTO {table}({names}) VALUES ({values})"  # noqa: S608
     if key:
-        old = ", ".join(f"{table}.{column}" for column in columns)
-        new = ", ".join(f"excluded.{column}" for column in columns)
-        changes = ", ".join(f"{column}=excluded.{column}" for column in columns)
+        # A key that is set, even to itself, is searched for in all tables that refer to it.
+        others = [column for column in columns if column not in key.split(", ")]
+        old = ", ".join(f"{table}.{column}" for column in others)
+        new = ", ".join(f"excluded.{column}" for column in others)
+        changes = ", ".join(f"{column}=excluded.{column}" for column in others)
         sql += f" ON CONFLICT({key}) DO UPDATE SET {changes}"
         sql += f" WHERE ({old}) IS DISTINCT FROM ({new})"
     return sql

@@ -69,7 +69,7 @@ def find(db: Database) -> list[Account]:
     """Read all accounts by name."""
     rows = db.execute(
         "SELECT name, account.created_ms, quota_sessions, quota_nano_cpus, quota_memory_bytes,"  # noqa: S608
-        " count(id), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0),"
+        " count(number), coalesce(sum(nano_cpus), 0), coalesce(sum(memory_bytes), 0),"
         f" (SELECT nano_cpus FROM ({POOLS}account.name) AS used),"
         f" (SELECT memory_bytes FROM ({POOLS}account.name) AS used)"
         " FROM account LEFT JOIN session ON session.account = name AND ended_ms IS NULL"

@@ -82,11 +82,11 @@ def find(db: Database, account: str | None, now: float, *, ended_too: bool) -> l
 
     `account` is empty for those of operators, None for all.
     """
+    owned = "TRUE" if account is None else "account IS NOT DISTINCT FROM :account"
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM token"  # noqa: S608
-        " WHERE (:account IS NULL OR coalesce(account, '') = :account)"
+        f"SELECT {_COLUMNS} FROM token WHERE {owned}"  # noqa: S608
         f" AND (:ended_too OR ({GOOD})) ORDER BY created_ms, id",
-        {"account": account, "now": to_ms(now), "ended_too": ended_too},
+        {"account": account or None, "now": to_ms(now), "ended_too": ended_too},
     )
     return [_token(row) for row in rows]
 

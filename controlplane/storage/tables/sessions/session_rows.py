@@ -18,6 +18,11 @@ from tiltyard.runtime.clock import to_ms
 
 _SORTED = json.JSONEncoder(sort_keys=True)
 
+_END = (
+    ", ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END, claim=NULL,"
+    " player_count=0"
+)
+
 
 def port_values(ports: Iterable[Port]) -> list[dict[str, object]]:
     """Return the JSON values of ports."""
@@ -106,7 +111,7 @@ def delete_start(db: Database, account: str, session_id: str, internal_id: str |
 
 def drop_unattempted(db: Database) -> None:
     """Free ids that a previous process reserved without an attempt."""
-    sql = "DELETE FROM session WHERE agent IS NULL RETURNING account, id"
+    sql = "DELETE FROM session WHERE agent IS NULL AND ended_ms IS NULL RETURNING account, id"
     for key in db.execute(sql).fetchall():
         db.changed(Topic.SESSION, *key)
 
@@ -121,20 +126,13 @@ def write_report(
 
     `end_time`: None while the session lives.
     """
+    changes = "" if end_time is None else _END  # a row that lives stays as it is in all indexes
     account, session_id = db.execute(
-        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"
+        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"  # noqa: S608
         " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
-        " exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms,"
-        " ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END,"
-        " claim=CASE WHEN :ended THEN NULL ELSE claim END,"
-        " player_count=CASE WHEN :ended THEN 0 ELSE player_count END"
+        f" exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms{changes}"
         " WHERE internal_id=:internal_id RETURNING account, id",
-        {
-            **reported,
-            "end": to_ms(end_time),
-            "ended": end_time is not None,
-            "internal_id": internal_id,
-        },
+        {**reported, "end": to_ms(end_time), "internal_id": internal_id},
     ).fetchone()
     if end_time is not None:
         _remove_ended_parts(db, account, session_id)

@@ -286,19 +286,16 @@ CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;
 CREATE INDEX token_by_expiry ON token(expire_ms) WHERE expire_ms IS NOT NULL;
-CREATE INDEX unrevoked_token ON token(account, expire_ms) WHERE revoked_ms IS NULL;
 CREATE INDEX application_by_region ON application_region(region);
 CREATE INDEX image_account ON image(account);
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
-CREATE INDEX session_by_end ON session(ended_ms) WHERE ended_ms IS NOT NULL;
+CREATE INDEX session_by_end ON session(ended_ms);
 CREATE INDEX session_by_account ON session(account);
-CREATE INDEX live_session ON session(ended_ms) WHERE ended_ms IS NULL;
-CREATE INDEX live_session_by_account ON session(account, ended_ms) WHERE ended_ms IS NULL;
+CREATE INDEX live_session_by_account
+    ON session(account, ended_ms, number, nano_cpus, memory_bytes) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_agent ON session(agent, ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_tag ON session(account, tag, ended_ms) WHERE ended_ms IS NULL;
 CREATE INDEX live_session_by_application ON session(account, application, ended_ms)
-    WHERE ended_ms IS NULL;
-CREATE INDEX live_usage ON session(account, nano_cpus, memory_bytes, id, ended_ms)
     WHERE ended_ms IS NULL;
 CREATE INDEX live_label_by_session ON live_label(number);
 CREATE INDEX player_by_id ON player(account, player);

@@ -60,6 +60,19 @@ async def test_failing_transaction_undoes_only_itself(store: Store) -> None:
     assert await _names(store) == ["a", "b"]
 
 
+async def test_savepoint_of_a_wide_transaction_has_no_file(store: Store) -> None:
+    def rename_all(db: Database) -> list[str]:
+        db.execute("UPDATE region SET name = name || 'x'")
+        return [
+            str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()
+        ]
+
+    for number in range(100):
+        await store.run(_insert, f"{number:0>4000}")
+    files = await store.run(rename_all)
+    assert not [file for file in files if "etilqs" in file]
+
+
 async def test_waiting_transactions_share_one_commit(store: Store) -> None:
     traced: list[str] = []
 

@@ -31,6 +31,9 @@ _PRAGMAS = (
     f"journal_size_limit={64 * 1024 * 1024}",
 )
 
+_SAVEPOINTS_IN_MEMORY = "PRAGMA temp_store=MEMORY"
+"""SQLite copies pages that a savepoint may undo: by default to files in /var/tmp."""
+
 
 class SqliteDatabase:
     """A connection to SQLite, and the changes and events of its open transaction."""
@@ -99,6 +102,7 @@ def connect_writer(path: Path) -> SqliteDatabase:
             connection.execute(f"PRAGMA {pragma}")
         _check_integrity(connection)
         migrate(sqlite_utils.Database(connection))
+        connection.execute(_SAVEPOINTS_IN_MEMORY)
     except BaseException:
         connection.close()
         raise

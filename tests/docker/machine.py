@@ -26,7 +26,7 @@ from tests.faults.real_host import RealHost, listed
 from tests.support.agent.samples import an_id
 from tests.support.harness import AgentProcess, Registry, running
 from tests.support.private_engine import PrivateEngine, cgroups
-from tests.support.private_network import run
+from tests.support.private_network import COMMAND_TIMEOUT, run
 from tests.support.pushed_image import push_image
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -60,9 +60,9 @@ class Machine:
         self.client = docker.DockerClient(f"unix://{engine.socket}")
         self.image = image or self._build()
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, timeout: float = COMMAND_TIMEOUT) -> str:
         """Run a command in the engine's network namespace; return its output."""
-        return run(*self.engine.network.inside(*command))
+        return run(*self.engine.network.inside(*command), timeout=timeout)
 
     def docker(self, *arguments: str) -> str:
         """Run a command of `docker` on the engine; return its output."""
@@ -157,10 +157,13 @@ class Agent(AgentProcess):
             if error is None:
                 self.assert_survived()
         finally:
-            for container in containers_of(self, self.machine.client):
-                remove_container(container)
-            self._channel.close()
-            super().__exit__(kind, error, trace)
+            try:
+                self.process.stop()  # else it prepares others, which hold ports of the next test
+            finally:
+                for container in containers_of(self, self.machine.client):
+                    remove_container(container)
+                self._channel.close()
+                super().__exit__(kind, error, trace)
 
     def assert_survived(self) -> None:
         """Check the invariants after a fault, and again after every session has ended."""

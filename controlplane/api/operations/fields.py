@@ -14,6 +14,9 @@ from tiltyard.runtime.settings import checked
 MAX_JSON_BYTES = 64 * 1024  # Of labels, of variables and of arguments, each as JSON
 MAX_ENTRIES = 1000  # Of labels, of variables and of arguments
 
+_LONGEST = 12  # Bytes of a character as JSON
+_BESIDE = 4  # Bytes beside a text: its quotes, a comma or colon, and a space
+
 _RESERVED = re.compile(r"TILTYARD_(?:SESSION_ID|CONTAINER|HOST|IP|PORT_(?:TCP|UDP)_[0-9]+)\Z")
 """Names injected on every host. An agent refuses others that its host injects."""
 
@@ -29,6 +32,9 @@ def bounded_as_json(most: int) -> AfterValidator:
     """Limit the bytes of a value as JSON, where a non-ASCII character takes 6 or 12."""
 
     def check(value: Mapping[str, str] | Sequence[str]) -> None:
+        texts = [*value, *value.values()] if isinstance(value, Mapping) else value
+        if _LONGEST * sum(map(len, texts)) + _BESIDE * len(texts) <= most:
+            return  # without encoding it
         if len(json.dumps(value)) > most:
             raise ValueError(f"must be at most {most} bytes as JSON")
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 import time
+from itertools import chain
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
@@ -16,7 +17,7 @@ from controlplane.http.connection import Connection, Service
 from controlplane.http.gate import Gate, listen
 from controlplane.http.input import LONG_HEAD, MAX_HEAD
 from controlplane.http.limits import Limits
-from controlplane.http.messages import Request
+from controlplane.http.messages import Reply, Request
 from controlplane.http.refusals import refuse
 from tiltyard.runtime.logging.events import bind, get_logger
 
@@ -24,6 +25,7 @@ log = get_logger(__name__)
 
 IDLE_MARGIN = 5.0
 """Seconds that a connection stays open longer than announced, so that no request meets its end."""
+_VERSIONS = (HttpVersion11, HttpVersion10)  # The frequent one first
 _is_logged = logging.root.isEnabledFor  # Cheaper than a structured logger's
 
 
@@ -78,10 +80,14 @@ class Edge:
         await self._app.web.cleanup()
 
     async def _answer(self, request: Request) -> web.StreamResponse:
-        """Answer a request; its log lines carry its identifier."""
+        """Check a request and answer it; its log lines carry its identifier."""
         bind(request=request.identifier)  # for this request's task
         began = time.monotonic()
-        response = await self._dispatch(request)
+        response: web.StreamResponse | None = _refusal_of(request)
+        if response is None and request.is_forwarded:
+            response = await self._answer_forwarded(request)
+        elif response is None:
+            response = await self._app.answer(request)
         if _is_logged(logging.DEBUG):
             log.debug(
                 "request answered",
@@ -92,22 +98,8 @@ class Edge:
             )
         return response
 
-    async def _dispatch(self, request: Request) -> web.StreamResponse:
-        """Refuse a request or pass it to the application.
-
-        aiohttp treats versions 0.9 and 2.0 as 1.1.
-        """
-        if request.version not in {HttpVersion10, HttpVersion11}:
-            return refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
-        if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEAD:
-            return refuse(request, 431, LONG_HEAD)
-        if expected := request.headers.get("Expect"):
-            if expected.lower() != "100-continue":
-                return refuse(request, 400, "the only supported expectation is 100-continue")
-            # Sent once token, path and size are accepted: see `Request.invite_body`.
-            request.awaits_continue = request.version == HttpVersion11
-        if not request.is_forwarded:
-            return await self._app.answer(request)
+    async def _answer_forwarded(self, request: Request) -> web.StreamResponse:
+        """Answer a request that came through a proxy, unless its caller has too many of them."""
         caller = request.remote or ""
         if not self._gate.take(caller):
             return refuse(request, 503, "too many requests from this address are in progress")
@@ -115,3 +107,21 @@ class Edge:
             return await self._app.answer(request)
         finally:
             self._gate.give(caller)
+
+
+def _refusal_of(request: Request) -> Reply | None:
+    """Refuse what the API does not speak.
+
+    aiohttp treats versions 0.9 and 2.0 as 1.1.
+    """
+    if request.version not in _VERSIONS:
+        return refuse(request, 400, "the version is neither HTTP/1.0 nor HTTP/1.1")
+    if len(b"".join(chain.from_iterable(request.raw_headers))) > MAX_HEAD:
+        return refuse(request, 431, LONG_HEAD)
+    expected = request.headers.get("Expect")
+    if expected:
+        if expected.lower() != "100-continue":
+            return refuse(request, 400, "the only supported expectation is 100-continue")
+        # Sent once token, path and size are accepted: see `Request.invite_body`.
+        request.awaits_continue = request.version == HttpVersion11
+    return None

@@ -103,24 +103,28 @@ class Reply(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         """Send headers and body."""
         assert isinstance(request, Request)
-        headers = self.headers
         content = self.content
         self.content = b""  # the connection holds what its reader has not taken
-        writer = request.writer
         self._keeps_alive = _keeps_alive(request) and not self.is_last
         if not self._keeps_alive:
-            headers["Connection"] = "close"
+            self.headers["Connection"] = "close"
         elif request.version == HttpVersion10:
-            headers["Connection"] = "keep-alive"
+            self.headers["Connection"] = "keep-alive"
         elif request.idle_hint:
-            headers["Keep-Alive"] = request.idle_hint
-        length = None if self.status == NO_CONTENT else len(content)
+            self.headers["Keep-Alive"] = request.idle_hint
         head = encoded_head(
-            request.identifier, length, status=self.status, reason=self.reason, headers=headers
+            request.identifier,
+            None if self.status == NO_CONTENT else len(content),
+            status=self.status,
+            reason=self.reason,
+            headers=self.headers,
         )
-        await writer.write(head if request.method == "HEAD" else head + content)
-        await writer.drain()
-        return writer
+        wire = request.transport
+        if wire is None or wire.is_closing():
+            raise ConnectionResetError("the client has disconnected")
+        wire.write(head if request.method == "HEAD" else head + content)
+        await request.writer.drain()
+        return request.writer
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Do nothing: everything is sent."""
@@ -128,7 +132,7 @@ class Reply(web.StreamResponse):
 
 def identifier() -> str:
     """Return a random UUID of version 4. Faster than uuid4, but guessable."""
-    digits = f"{getrandbits(128) & _RANDOM_BITS | _FIXED_BITS:032x}"
+    digits = "%032x" % (getrandbits(128) & _RANDOM_BITS | _FIXED_BITS)
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
@@ -142,7 +146,9 @@ def encoded_head(
 ) -> bytes:
     """Encode the head of a response with JSON of this length, None for no content."""
     body = "" if length is None else f"Content-Type: {_TYPE}\r\nContent-Length: {length}\r\n"
-    more = "".join([f"{name}: {text}\r\n" for name, text in headers.items()])
+    more = ""
+    for name, text in headers.items():
+        more += f"{name}: {text}\r\n"
     return (
         f"HTTP/1.1 {status} {reason}\r\n{more}{body}Date: {rfc822_formatted_time()}\r\n"
         f"X-Request-Id: {identifier}\r\n{_ALWAYS}\r\n"

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import GenericAlias
-from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from aiohttp import web
 from pydantic import BaseModel, create_model
@@ -135,16 +135,16 @@ class Operation:
         if self.body is not None:
             taken["body"] = await read_body(request, self.body)
         answer = await self.handle(request, **taken)
-        if isinstance(answer, web.StreamResponse):
-            return answer
+        if isinstance(answer, Answer):
+            content = answer.content
+            if not isinstance(content, bytes):
+                content = encoded(content)
+            return Reply(content, self.status, answer.headers)
         if isinstance(answer, Listing):
             return await _send(request, answer, self.key)
         if answer is None:
             return Reply(status=self.status)
-        content = answer.content
-        if not isinstance(content, bytes):
-            content = encoded(content)
-        return Reply(content, self.status, answer.headers)
+        return cast("web.StreamResponse", answer)
 
 
 async def _send(request: Request, listing: Listing[Any], key: str) -> web.StreamResponse:

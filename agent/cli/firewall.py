@@ -8,7 +8,7 @@ import click
 
 from agent.cli.options import CONFIG, fail
 from agent.network.firewall import Firewall, FirewallError
-from agent.network.nat_table import NatTable
+from agent.network.sources.nat_table import NatTable
 
 
 @click.group()
@@ -41,10 +41,11 @@ def remove(path: Path | None) -> None:
     """Remove Tiltyard's rules and no others."""
     with _firewall(path) as host:
         click.echo("rules removed" if host.remove() else "there are no rules")
-    table = NatTable()
-    with contextlib.suppress(OSError):  # the kernel has no nftables
-        table.remove()
-    table.close()
+    for version in (4, 6):
+        table = NatTable(version)
+        with contextlib.suppress(OSError):  # the kernel has no nftables, or no IPv6
+            table.remove()
+        table.close()
 
 
 @contextlib.contextmanager

@@ -69,6 +69,7 @@ def container_of(
         end_time=end_time,
         error=state["Error"],
         address=address_of(answer),
+        ipv6_address=address_of(answer, "GlobalIPv6Address"),
         stop_signal=_stop_signal(answer["Config"]),
         home=_home(answer["Config"]),
         starts_as_root=str(answer["Config"].get("User") or "").partition(":")[0] in _ROOT,
@@ -85,6 +86,7 @@ def container_of_listing(entry: Mapping[str, Any]) -> Container:
         labels=entry.get("Labels") or {},
         exit_code=_exit_code(ended["code"]) if ended else None,
         address=address_of(entry),
+        ipv6_address=address_of(entry, "GlobalIPv6Address"),
     )
 
 
@@ -109,10 +111,10 @@ def _exit_code(value: Any) -> int:
     return _number(value, _LARGEST_EXIT_CODE, least=-_LARGEST_EXIT_CODE)
 
 
-def address_of(answer: Mapping[str, Any]) -> str:
+def address_of(answer: Mapping[str, Any], field: str = "IPAddress") -> str:
     """The container's address on its only network; empty if it has none."""
     networks = (answer.get("NetworkSettings") or {}).get("Networks") or {}
-    found = (one.get("IPAddress") for one in networks.values())
+    found = (one.get(field) for one in networks.values())
     return next((str(address) for address in found if address), "")
 
 

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
@@ -38,8 +38,8 @@ from agent.domain.containers.engine import LABEL_AGENT
 from agent.domain.errors import AgentError, EngineTimeoutError
 from agent.kernel.processes import live_process, members_of
 from agent.network.firewall import Firewall, FirewallError
-from agent.network.nat_table import NatTable
-from agent.network.source_translation import Known, own_addresses
+from agent.network.sources.nat_table import NatTable
+from agent.network.sources.source_translation import Known, own_addresses
 from agent.network.tls_certificate import CertificateFiles, UnfitCertificateError, beginning
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import expire_time
@@ -224,7 +224,7 @@ def _source_facts(config: AgentConfig) -> SourceFacts:
     known = Known(config.public_address, config.bind_address)
     address = known.source(own_addresses())
     problem = ""
-    table = NatTable()
+    table = NatTable(known.version)
     try:
         table.read()
     except PermissionError:  # of this process
@@ -233,7 +233,7 @@ def _source_facts(config: AgentConfig) -> SourceFacts:
         problem = error.strerror or str(error)
     finally:
         table.close()
-    return SourceFacts(str(IPv4Address(address)) if address else "", problem)
+    return SourceFacts(str(ip_address(address)) if address else "", problem)
 
 
 def _start(read: Callable[[], T]) -> Future[T | Unknown]:

@@ -72,7 +72,7 @@ async def as_prepared(runtime: Runtime, template: Session, container: Container)
         await runtime.engine.program(template.spec.image, ())
     if container.process is not None:
         await runtime.usage.watch(container.process, waits=True)
-    await runtime.sources.open(template, container.address)
+    await runtime.sources.open(template, container)
     return Prepared(template, container)
 
 
@@ -162,7 +162,7 @@ async def waiting_container(runtime: Runtime, session: Session) -> Container:
 
 async def _prepare_ports(runtime: Runtime, session: Session, container: Container) -> None:
     if container.waits:
-        await runtime.sources.open(session, container.address)
+        await runtime.sources.open(session, container)
         await runtime.forget_flows(session.ports)
 
 

@@ -226,7 +226,7 @@ async def evidence(runtime: Runtime, session: Session, seen: SeenEnd | None) -> 
     await runtime.sources.close(session.made_for)  # before its address has another container
     container, disturbed = await _ended_container(runtime, session)
     if container is not None and container.process is not None:
-        await runtime.sources.open(session, container.address)
+        await runtime.sources.open(session, container)
     return Evidence(
         seen=None if seen is None else seen.time,
         reported=None if seen is None else seen.reported,

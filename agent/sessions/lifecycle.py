@@ -159,13 +159,13 @@ class Lifecycle:
             if container is None or not executes:  # it is recorded as running before it executes
                 await self._undo(SessionStoppedError(session.internal_id))
                 return
-            await self._runtime.sources.open(session, container.address)
+            await self._runtime.sources.open(session, container)
             await life.save(runs.running(clock, session, container))
             life.finish_start()
         elif not session.state.ended:
             life.apply(runs.as_found(clock, session, container))
             if life.session.process is not None:
-                await self._runtime.sources.open(life.session, life.session.address)
+                await self._runtime.sources.open(life.session, life.session)
             self._waits = container is not None and container.waits
             self._in_doubt = session.state is State.RESTARTING
             if container is None or container.has_lost_process:
@@ -394,7 +394,7 @@ class Lifecycle:
         container = found.engine
         if container is not None and container.process is not None:
             # It runs, as after a restart whose response was lost: end that process.
-            await life.save(life.session.with_next_run(container.process, container.address))
+            await life.save(life.session.with_next_run(container.process, container))
         else:
             await self._finish(found)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol as Interface
 
 from agent.changes.feed import Feed
+from agent.domain.addresses import Addressed
 from agent.domain.clock import HostClock
 from agent.domain.containers.engine import Engine
 from agent.domain.sessions.deadlines import Deadlines
@@ -24,8 +25,8 @@ ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 class Sources(Interface):
     """Translates the source of what containers send, as long as they are open."""
 
-    async def open(self, session: Session, address: str) -> None:
-        """Begin, or go on with another address. Empty addresses are ignored."""
+    async def open(self, session: Session, container: Addressed) -> None:
+        """Begin, or go on with other addresses. Empty addresses are ignored."""
         ...
 
     async def close(self, holder: str) -> None:

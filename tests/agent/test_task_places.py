@@ -30,7 +30,7 @@ LOOPS = {
     "log-limits": ("agent.limits.log_limits", "LogLimits.run"),
     "tls-ports": ("agent.network.tls_ports", "TlsPorts.run"),
     "source-translation": (
-        "agent.network.source_translation",
+        "agent.network.sources.source_translation",
         "SourceTranslation.run",
     ),
     "watchdog": ("tiltyard.runtime.systemd", "Notifier.beat"),

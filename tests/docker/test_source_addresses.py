@@ -1,8 +1,11 @@
 """The address and port from which a session's datagrams come: those that its callers know."""
 
 import json
+import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any, Self
@@ -10,12 +13,26 @@ from typing import Any, Self
 import pytest
 
 from tests.docker.machine import ENDED, FIRST, Agent, Machine, a_machine, port_of
-from tests.docker.stack import eventually
+from tests.docker.stack import PATIENCE, eventually
+from tests.docker.test_firewall import inside
 from tests.support.harness import ROOT
 from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 ANOTHER = "192.0.2.77"  # Of the host, which sends to the test from its first one
+
+SEND = """
+import socket, sys
+own, address, port = sys.argv[1:]
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+with socket.socket(family, socket.SOCK_DGRAM) as game:
+    game.settimeout(10)
+    if family == socket.AF_INET6:
+        game.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    game.bind(("", int(own)))
+    game.sendto(b"first", (address, int(port)))
+    print(game.recv(100).decode())
+"""
 
 
 @pytest.fixture(
@@ -52,11 +69,14 @@ def no_table(machine: Machine) -> None:
 class Called:
     """A peer outside of the machine, to which games send without being asked."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((machine.engine.network.host_address, 0))
-        self._socket.settimeout(10)
-        self.address = "{}:{}".format(*self._socket.getsockname())
+    def __init__(self, machine: Machine, address: str = "") -> None:
+        """`address`: of the test for the machine, by default that of IPv4."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.bind((address or machine.engine.network.host_address, 0))
+        self._socket.settimeout(PATIENCE)
+        self.name = self._socket.getsockname()
+        self.address = "{}:{}".format(*self.name)
 
     def __enter__(self) -> Self:
         return self
@@ -67,10 +87,23 @@ class Called:
     def caller(self) -> tuple[str, tuple[str, int]]:
         """The text of the next datagram, and the address and port from which it came."""
         text, sender = self._socket.recvfrom(100)
-        return text.decode(), sender
+        return text.decode(), sender[:2]
 
     def send(self, text: str, to: tuple[str, int]) -> None:
         self._socket.sendto(text.encode(), to)
+
+
+def sender_of_first(agent: Agent, session: pb.Session, port: int, called: Called) -> Any:
+    """The source of a datagram from a port of a session's container, which gets an answer."""
+    prefix, _ = inside(agent, session)
+    address, to_port, *_ = called.name
+    command = [*prefix, sys.executable, "-c", SEND, str(port), address, str(to_port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as game:
+        text, sender = called.caller()
+        assert text == "first"
+        called.send("answer", sender)
+        assert game.communicate(timeout=PATIENCE)[0] == "answer\n"
+    return sender
 
 
 def known(agent: Agent, session: pb.Session) -> tuple[str, int]:
@@ -123,7 +156,7 @@ def test_ended_session_leaves_no_translation_and_no_flow(machine: Machine) -> No
     ):
         first = agent.play("--call", called.address)
         assert called.caller() == (first.internal_id, known(agent, first))
-        assert [public["port"] for public in translations(machine)] == [FIRST]
+        assert ports_translated(machine) == [FIRST]
         agent.end(first)
         assert translations(machine) == []
         agent.play()  # has the first one's address, and the other port
@@ -159,6 +192,57 @@ def test_restarted_game_is_translated_and_removed_table_is_back(machine: Machine
         eventually(lambda: translations(machine) == before, "it is back", patience=15)
 
 
+def test_container_does_not_send_from_a_port_that_may_be_of_another(machine: Machine) -> None:
+    agent = Agent(machine, ports=2, prepared=0, firewall_bridges=["docker0"])
+    with agent, Called(machine) as called:
+        other = agent.play()
+        session = agent.play("--call", called.address)
+        assert called.caller() == (session.internal_id, known(agent, session))
+        address, port = sender_of_first(agent, session, port_of(other), called)
+        assert address == known(agent, session)[0]
+        assert port > FIRST + 1
+        # Other ports stay what they are.
+        _, port = sender_of_first(agent, session, FIRST + 2, called)
+        assert port == FIRST + 2
+
+
+def test_killed_engine_leaves_translations_of_games_that_go_on(machine: Machine) -> None:
+    with Agent(machine, ports=3, prepared=0) as agent, Called(machine) as called:
+        ends = agent.play()
+        stays = agent.play("--call", called.address)
+        called.caller()  # It has bound its port
+        kept = [each for each in translations(machine) if each["port"] == port_of(stays)]
+        process = agent.processes()[ends.internal_id]
+        machine.engine.kill()
+        os.kill(process, signal.SIGKILL)
+        eventually(lambda: translations(machine) == kept, "that alone is left", patience=10)
+        machine.engine.start()
+        agent.until(ends, *ENDED)
+        called.send("call " + called.address, known(agent, stays))
+        assert called.caller() == (stays.internal_id, known(agent, stays))
+        agent.end(agent.until_plays())
+        assert translations(machine) == kept
+
+
+def test_engine_that_ends_its_games_at_its_start_leaves_no_translation_of_them() -> None:
+    with (
+        a_machine(live_restore=False) as machine,
+        Agent(machine, ports=2, prepared=0) as agent,
+        Called(machine) as called,
+    ):
+        ends = agent.play()
+        restarts = agent.play("--call", called.address, restart=True)
+        assert called.caller() == (restarts.internal_id, known(agent, restarts))
+        process = agent.processes()[restarts.internal_id]
+        machine.engine.kill()
+        os.kill(process, signal.SIGKILL)
+        eventually(lambda: ports_translated(machine) == [port_of(ends)], "one is left")
+        machine.engine.start()
+        assert called.caller() == (restarts.internal_id, known(agent, restarts))
+        agent.until(ends, *ENDED)
+        assert ports_translated(machine) == [port_of(restarts)]
+
+
 @pytest.mark.slow
 def test_restarted_agent_keeps_translations_of_what_still_runs(machine: Machine) -> None:
     with Agent(machine, ports=2, prepared=0) as agent, Called(machine) as called:
@@ -175,19 +259,26 @@ def test_restarted_agent_keeps_translations_of_what_still_runs(machine: Machine)
         eventually(lambda: translations(machine) == kept, "that alone is left", patience=40)
 
 
-def ask(machine: Machine, code: str) -> str:
+def ask(machine: Machine, code: str, version: int = 4) -> str:
     """Run code in the machine's network namespace, which has our table as `table`."""
-    begin = "from agent.network.nat_table import NatTable; table = NatTable(); "
+    module = "agent.network.sources.nat_table"
+    begin = f"from {module} import NatTable; table = NatTable({version}); "
     python = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", begin + code)
     return machine.run(*python)
 
 
-def translations(machine: Machine) -> list[dict[str, Any]]:
+def translations(machine: Machine, version: int = 4) -> list[dict[str, Any]]:
     """The translations in the kernel, each with the container's address and the host port."""
     listed = ask(
         machine,
         "import json; print(json.dumps([{'container': private.address.hex(), 'port': public.port}"
         " for private, public in (table.read() or {}).items()]))",
+        version,
     )
     found: list[dict[str, Any]] = json.loads(listed)
     return found
+
+
+def ports_translated(machine: Machine, version: int = 4) -> list[int]:
+    """The host ports that have translations in the kernel."""
+    return sorted(each["port"] for each in translations(machine, version))

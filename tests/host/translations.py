@@ -4,7 +4,7 @@ import json
 import socket
 import sys
 
-from agent.network.nat_table import NatTable
+from agent.network.sources.nat_table import NatTable
 
 PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 

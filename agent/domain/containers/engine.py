@@ -159,7 +159,8 @@ class Container:
 
     `process`, its first, is set only while that process lives: an engine may report a container as
     running whose process is gone. `init` is the state of that process. `exit_code` and `end_time`
-    are of the last run, None before its end. `address` is the one on its bridge while it runs.
+    are of the last run, None before its end. `address` is the one on its bridge while it runs,
+    `ipv6_address` that of IPv6, if any.
     `stop_signal` and `home`, the variable HOME, are those of its image, empty if it sets none.
     `starts_as_root`: its image names no other user.
     """
@@ -175,6 +176,7 @@ class Container:
     end_time: float | None = None
     error: str = ""
     address: str = ""
+    ipv6_address: str = ""
     stop_signal: str = ""
     home: str = ""
     starts_as_root: bool = False

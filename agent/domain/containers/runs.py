@@ -18,6 +18,7 @@ def running(clock: HostClock, session: Session, container: Container) -> Session
         container=container.container,
         process=container.process,
         address=container.address,
+        ipv6_address=container.ipv6_address,
         image_signal=container.stop_signal,
         start_time=now,
         boot_id=clock.boot_id,
@@ -26,7 +27,7 @@ def running(clock: HostClock, session: Session, container: Container) -> Session
 
 def next_run(clock: HostClock, session: Session, container: Container) -> Session:
     """The session with another run of its container, in the same state."""
-    return session.with_next_run(container.process, container.address).with_changes(
+    return session.with_next_run(container.process, container).with_changes(
         start_time=clock.time(), boot_id=clock.boot_id
     )
 
@@ -47,11 +48,12 @@ def as_found(clock: HostClock, session: Session, container: Container | None) ->
     if container is not None and not container.has_lost_process:
         process = container.process
     if process not in {None, session.process}:
-        session = session.with_next_run(process, session.address)
+        session = session.with_next_run(process, session)
     if container is not None:
         session = session.with_changes(
             container=container.container,
             address=container.address,
+            ipv6_address=container.ipv6_address,
             image_signal=container.stop_signal or session.image_signal,
         )
     return session.with_changes(process=process)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.domain.addresses import Addressed
 from agent.domain.errors import InvalidArgumentError
 from agent.domain.sessions.history import Usage
 from tiltyard.contract import EndReason, Protocol, SessionSpec, State
@@ -145,7 +146,8 @@ class Session:
     """A session as its host records it; immutable.
 
     Times are seconds of Unix time, `restart_delay` is in seconds. `address` is the container's on
-    its bridge while `process` lives, empty in the host's network. `boot_id` is the boot on which
+    its bridge while `process` lives, empty in the host's network; `ipv6_address` is empty also
+    without IPv6. `boot_id` is the boot on which
     its container last started. `ready_time` is when all ports were bound in the last run, None
     before. `sequence` is the agent's counter at the last change. `exit_code`, `oom_killed` and
     `limits_met`, which leaves out the memory, are of the last run that ended; `run_usage` is of
@@ -198,6 +200,7 @@ class Session:
     prepared: str = ""
     stop: StopResult | None = None
     image_signal: str = ""
+    ipv6_address: str = ""
 
     @property
     def holds_reservation(self) -> bool:
@@ -262,12 +265,13 @@ class Session:
         timeline = self.timeline or (Moment(self.state, self.create_time),)
         return replace(self, state=state, timeline=_extended(timeline, state, at), **changes)  # type: ignore[arg-type]  # names are checked
 
-    def with_next_run(self, process: Process | None, address: str) -> Session:
+    def with_next_run(self, process: Process | None, container: Addressed) -> Session:
         """A copy with a new run of its container, in the same state."""
         return replace(
             self,
             process=process,
-            address=address,
+            address=container.address,
+            ipv6_address=container.ipv6_address,
             ready_time=None,
             earlier_usage=self.earlier_usage + self.run_usage,
             run_usage=Usage(),

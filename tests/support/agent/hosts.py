@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.artifacts.fetching import Artifacts
 from agent.changes.feed import Feed
+from agent.domain.addresses import Addressed
 from agent.domain.containers.engine import container_name
 from agent.domain.host.capacity import Capacity
 from agent.domain.host.ports import PortPool
@@ -88,8 +89,8 @@ class FakeSources:
     def __init__(self) -> None:
         self.opened: dict[str, tuple[str, tuple[Port, ...]]] = {}
 
-    async def open(self, session: Session, address: str) -> None:
-        self.opened[session.made_for] = (address, session.ports)
+    async def open(self, session: Session, container: Addressed) -> None:
+        self.opened[session.made_for] = (container.address, session.ports)
 
     async def close(self, holder: str) -> None:
         self.opened.pop(holder, None)

@@ -94,6 +94,16 @@ def test_parses_address_of_a_container(networks: dict[str, Any], address: str) -
     assert answers.container_of(answer, Process(42, 7)).address == address
 
 
+def test_parses_ipv6_address_of_a_container_and_of_a_listed_one() -> None:
+    network = {"IPAddress": "172.17.0.2", "GlobalIPv6Address": "2001:db8::2"}
+    networks = {"NetworkSettings": {"Networks": {"bridge": network}}}
+    inspected_one = answers.container_of(inspected(Status="running") | networks, Process(42, 7))
+    entry = {"Id": "c", "Names": ["/c"], "State": "running", **networks}
+    for found in (inspected_one, answers.container_of_listing(entry)):
+        assert found.address == "172.17.0.2"
+        assert found.ipv6_address == "2001:db8::2"
+
+
 @pytest.mark.parametrize("status", ["exited", "dead", "removing"])
 def test_parses_ended_container(status: str) -> None:
     state = {"Status": status, "Pid": 0, "ExitCode": 137, "OOMKilled": True}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agent.domain.sessions.session import Port, Session
-from agent.network import source_translation
 from agent.network.conntrack import Flows, translated_flows
-from agent.network.nat_table import Private, Public, Translations
-from agent.network.source_translation import Known, SourceTranslation, translations_of
+from agent.network.sources import source_translation
+from agent.network.sources.nat_rules import Guard, Private, Public, Translations
+from agent.network.sources.source_translation import Known, SourceTranslation
 from tests.support.agent.samples import a_session
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import Protocol
@@ -20,10 +20,15 @@ from tiltyard.contract import Protocol
 PUBLIC = bytes([192, 0, 2, 1])
 BIND = bytes([192, 0, 2, 2])
 LOOPBACK = bytes([127, 0, 0, 1])
+PUBLIC6 = bytes.fromhex("20010db8000000000000000000000001")
+LOOPBACK6 = bytes(15) + b"\1"
+ONE6 = bytes.fromhex("20010db8002000000000000000000002")
 ONE = bytes([172, 17, 0, 2])
 TWO = bytes([172, 17, 0, 3])
 UDP = 17
 TCP = 6
+KNOWN = Known("192.0.2.1", "192.0.2.2")
+GUARD = Guard(("docker0",), (20000, 20999))
 REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
 
 
@@ -34,16 +39,22 @@ class FakeTable:
     content: dict[Private, Public] | None = None
     failures: list[OSError] = field(default_factory=list)
     made: int = 0
+    guards: list[Guard] = field(default_factory=list)
     flushed: list[Flows] = field(default_factory=list)
 
     def read(self) -> dict[Private, Public] | None:
         self._fail()
         return None if self.content is None else dict(self.content)
 
-    def make(self) -> None:
+    def make(self, guard: Guard) -> None:
         self._fail()
         self.content = {}
         self.made += 1
+        self.guards.append(guard)
+
+    def set_rules(self, guard: Guard) -> None:
+        self._fail()
+        self.guards.append(guard)
 
     def change(self, remove: Translations, add: Translations) -> None:
         self._fail()
@@ -76,6 +87,7 @@ class Site:
     table: FakeTable
     own: set[bytes]
     reconciled: bool = True
+    known: Known = KNOWN
     translation: SourceTranslation = field(init=False)
     begun: list[SourceTranslation] = field(default_factory=list)
 
@@ -83,8 +95,8 @@ class Site:
         """Begin with an agent that knows nothing of the table."""
         table: Any = self.table
         self.translation = SourceTranslation(
-            Known("192.0.2.1", "192.0.2.2"),
-            (20000, 20999),
+            self.known,
+            GUARD,
             FakeClock(),
             is_reconciled=lambda: self.reconciled,
             notify=lambda: None,
@@ -108,6 +120,11 @@ def playing(*ports: Port) -> Session:
     return a_session().with_changes(ports=ports)
 
 
+def at(address: str, ipv6_address: str = "") -> Session:
+    """What has these addresses of a container."""
+    return a_session().with_changes(address=address, ipv6_address=ipv6_address)
+
+
 def udp(host: int, container: int = 7777) -> Port:
     return Port(container, Protocol.UDP, host)
 
@@ -120,43 +137,9 @@ def led(*translations: tuple[bytes, int, int, int]) -> dict[Private, Public]:
     }
 
 
-@pytest.mark.parametrize(
-    ("own", "source"),
-    [
-        ({LOOPBACK, PUBLIC, BIND}, PUBLIC),
-        ({LOOPBACK, BIND}, BIND),
-        ({LOOPBACK}, b""),
-    ],
-)
-def test_source_is_the_first_known_address_that_an_interface_has(
-    own: Iterable[bytes], source: bytes
-) -> None:
-    assert Known("192.0.2.1", "192.0.2.2").source(own) == source
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "2001:db8::1"])
-def test_source_is_no_address_from_which_packets_cannot_leave(address: str) -> None:
-    assert Known(address, address).source({LOOPBACK, PUBLIC}) == b""
-
-
-def test_tls_ports_are_not_translated() -> None:
-    ports = [
-        Port(7777, Protocol.UDP, 20000),
-        Port(7778, Protocol.TCP, 20001),
-        Port(443, Protocol.TCP, 20002, tls=True),
-    ]
-    expected = led((ONE, UDP, 7777, 20000), (ONE, TCP, 7778, 20001))
-    assert translations_of(ONE, ports, PUBLIC) == expected
-
-
-def test_port_that_is_the_same_inside_is_translated_as_well() -> None:
-    port = Port(7777, Protocol.UDP, 20000, same=True)
-    assert translations_of(ONE, [port], PUBLIC) == led((ONE, UDP, 20000, 20000))
-
-
 async def test_container_is_translated_until_its_end(site: Site) -> None:
     session = playing(udp(20000))
-    await site.translation.open(session, "172.17.0.2")
+    await site.translation.open(session, at("172.17.0.2"))
     assert site.table.content == led((ONE, UDP, 7777, 20000))
     await site.translation.close(session.made_for)
     assert site.table.content == {}
@@ -165,15 +148,15 @@ async def test_container_is_translated_until_its_end(site: Site) -> None:
 
 
 async def test_container_without_an_address_leaves_the_kernel_alone(site: Site) -> None:
-    await site.translation.open(playing(udp(20000)), "")
+    await site.translation.open(playing(udp(20000)), at(""))
     await site.translation.look()
     assert site.table.content is None
 
 
 async def test_address_given_to_another_container_loses_all_of_the_first(site: Site) -> None:
     first = playing(udp(20000), udp(20001, 7778))
-    await site.translation.open(first, "172.17.0.2")
-    await site.translation.open(playing(udp(20002)), "172.17.0.2")
+    await site.translation.open(first, at("172.17.0.2"))
+    await site.translation.open(playing(udp(20002)), at("172.17.0.2"))
     assert site.table.content == led((ONE, UDP, 7777, 20002))
     await site.translation.close(first.made_for)
     assert site.table.content == led((ONE, UDP, 7777, 20002))
@@ -181,22 +164,22 @@ async def test_address_given_to_another_container_loses_all_of_the_first(site: S
 
 async def test_container_restarted_with_another_address_loses_the_former(site: Site) -> None:
     session = playing(udp(20000))
-    await site.translation.open(session, "172.17.0.2")
-    await site.translation.open(session, "172.17.0.3")
+    await site.translation.open(session, at("172.17.0.2"))
+    await site.translation.open(session, at("172.17.0.3"))
     assert site.table.content == led((TWO, UDP, 7777, 20000))
 
 
 async def test_session_keeps_the_translation_of_its_prepared_container(site: Site) -> None:
     template = playing(udp(20000)).with_changes(prepared="p", internal_id="p")
-    await site.translation.open(template, "172.17.0.2")
+    await site.translation.open(template, at("172.17.0.2"))
     session = template.with_changes(internal_id="s")
     await site.translation.close(session.made_for)
     assert site.table.content == {}
 
 
 async def test_removed_table_is_restored_by_the_next_look(site: Site) -> None:
-    await site.translation.open(playing(udp(20000)), "172.17.0.2")
-    await site.translation.open(playing(udp(20001)), "172.17.0.3")
+    await site.translation.open(playing(udp(20000)), at("172.17.0.2"))
+    await site.translation.open(playing(udp(20001)), at("172.17.0.3"))
     expected = site.table.content
     site.table.vanish()
     await site.translation.look()
@@ -205,9 +188,9 @@ async def test_removed_table_is_restored_by_the_next_look(site: Site) -> None:
 
 async def test_start_succeeds_on_a_table_that_others_have_changed(site: Site) -> None:
     first = playing(udp(20000))
-    await site.translation.open(first, "172.17.0.2")
+    await site.translation.open(first, at("172.17.0.2"))
     site.table.vanish()
-    await site.translation.open(playing(udp(20001)), "172.17.0.3")
+    await site.translation.open(playing(udp(20001)), at("172.17.0.3"))
     assert site.table.content == led((TWO, UDP, 7777, 20001))
     await site.translation.close(first.made_for)
     assert site.translation.warnings == ()
@@ -232,19 +215,41 @@ async def test_what_an_earlier_agent_left_is_removed_once_it_is_surely_left(site
 
 async def test_adopted_session_keeps_what_is_there(site: Site) -> None:
     session = playing(udp(20000))
-    await site.translation.open(session, "172.17.0.2")
+    await site.translation.open(session, at("172.17.0.2"))
     site.begin()
     await site.translation.look()
-    await site.translation.open(session, "172.17.0.2")
+    await site.translation.open(session, at("172.17.0.2"))
     await site.translation.look()
     assert site.table.content == led((ONE, UDP, 7777, 20000))
     assert site.table.flushed == []
     assert site.table.made == 1
+    assert site.table.guards == [GUARD, GUARD]
+
+
+async def test_rules_of_an_earlier_agent_are_replaced_once(site: Site) -> None:
+    site.table.content = {}
+    await site.translation.look()
+    assert site.table.guards == []
+    await site.translation.open(playing(udp(20000)), at("172.17.0.2"))
+    await site.translation.look()
+    assert site.table.guards == [GUARD]
+    assert site.table.made == 0
+
+
+async def test_players_of_ipv6_alone_are_known_by_the_ipv6_address_of_a_container(
+    site: Site,
+) -> None:
+    site.own.add(PUBLIC6)
+    site.known = Known("2001:db8::1", "::")
+    translation = site.begin()
+    await translation.open(playing(udp(20000)), at("172.17.0.2", "2001:db8:20::2"))
+    await translation.open(playing(udp(20001)), at("172.17.0.3"))
+    assert site.table.content == {Private(ONE6, UDP, 7777): Public(PUBLIC6, 20000)}
 
 
 async def test_public_address_that_comes_later_is_used_from_then_on(site: Site) -> None:
     site.own = {LOOPBACK}
-    await site.translation.open(playing(udp(20000)), "172.17.0.2")
+    await site.translation.open(playing(udp(20000)), at("172.17.0.2"))
     assert site.table.content == {Private(ONE, UDP, 7777): Public(b"", 20000)}
     site.own = {LOOPBACK, PUBLIC}
     await site.translation.look()
@@ -256,7 +261,7 @@ async def test_failure_is_one_warning_until_a_success(
 ) -> None:
     caplog.set_level(logging.WARNING)
     site.table.failures = [REFUSED] * 4
-    await site.translation.open(playing(udp(20000)), "172.17.0.2")
+    await site.translation.open(playing(udp(20000)), at("172.17.0.2"))
     await site.translation.look()
     [warning] = site.translation.warnings
     assert "Operation not permitted" in warning

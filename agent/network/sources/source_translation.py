@@ -14,10 +14,12 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from agent.domain.addresses import Addressed
 from agent.domain.sessions.session import Port, Session
 from agent.network import netlink
 from agent.network.conntrack import translated_flows
-from agent.network.nat_table import NatTable, Private, Public, Translations
+from agent.network.sources.nat_rules import Guard, Private, Public, Translations
+from agent.network.sources.nat_table import NatTable
 from tiltyard.contract import Protocol
 from tiltyard.runtime.batches import Batches
 from tiltyard.runtime.clock import Clock
@@ -45,13 +47,24 @@ class Known(NamedTuple):
     public: str
     bind: str
 
+    @property
+    def version(self) -> int:
+        """The version of IP by which players reach the ports: 6 if both addresses are of it."""
+        return min(ipaddress.ip_address(each).version for each in self)
+
+    def address_of(self, container: Addressed) -> bytes:
+        """The packed address of a container by that version; empty if it has none."""
+        address = container.address if self.version == 4 else container.ipv6_address
+        return ipaddress.ip_address(address).packed if address else b""
+
     def source(self, own: Iterable[bytes]) -> bytes:
         """The packed source address of sessions; empty if the kernel has to select one.
 
         `own`: the addresses of this host's interfaces, of which alone packets can come.
         """
-        for address in map(ipaddress.ip_address, (self.public, self.bind)):
-            if address.version == 4 and not address.is_loopback and address.packed in own:
+        for address in map(ipaddress.ip_address, self):
+            is_usable = address.version == self.version and not address.is_loopback
+            if is_usable and address.packed in own:
                 return address.packed
         return b""
 
@@ -67,10 +80,10 @@ def translations_of(address: bytes, ports: Iterable[Port], source: bytes) -> Tra
 
 
 def own_addresses() -> frozenset[bytes]:
-    """Return the IPv4 addresses of this host's interfaces, packed. Blocks; raises OSError."""
+    """Return the addresses of this host's interfaces, packed. Blocks; raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
         kernel.settimeout(netlink.ANSWER_SECONDS)
-        everything = _INTERFACE_ADDRESS.pack(socket.AF_INET, 0, 0, 0, 0)
+        everything = _INTERFACE_ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
         listed = list(netlink.asked(kernel, _GET_ADDRESS, netlink.DUMP, everything))
     found = (netlink.attributes(each[_INTERFACE_ADDRESS.size :]) for each in listed)
     return frozenset(each.get(_LOCAL) or each[_ADDRESS] for each in found)
@@ -79,7 +92,7 @@ def own_addresses() -> frozenset[bytes]:
 class SourceTranslation:
     """The translations of this host's containers. Best effort: a failure delays no start for long.
 
-    `port_range`: the first and last host port, to recognise what an earlier agent has left, once
+    `guard` has the range of host ports, also to recognise what an earlier agent has left, once
     `is_reconciled` returns that all running containers are known. `notify` is called when
     `warnings` change.
     """
@@ -87,14 +100,15 @@ class SourceTranslation:
     def __init__(
         self,
         known: Known,
-        port_range: tuple[int, int],
+        guard: Guard,
         clock: Clock,
         *,
         is_reconciled: Callable[[], bool],
         notify: Callable[[], None],
         table: NatTable | None = None,
     ) -> None:
-        self._kernel = _Kernel(known, port_range, table or NatTable())
+        self._known = known
+        self._kernel = _Kernel(known, guard, table or NatTable(known.version))
         self._clock = clock
         self._is_reconciled = is_reconciled
         self._notify = notify
@@ -107,15 +121,16 @@ class SourceTranslation:
         self.warnings: tuple[str, ...] = ()
         """Warnings for the host's report; empty after a success."""
 
-    async def open(self, session: Session, address: str) -> None:
-        """Translate what the container of a session sends, which has this address now.
+    async def open(self, session: Session, container: Addressed) -> None:
+        """Translate what the container of a session sends, which has its addresses now.
 
         Also of a prepared container, by its template. No-op if that is done already.
         """
+        address = self._known.address_of(container)
         if not address:  # in the host's network, or it has ended
             return
         holder = session.made_for
-        opened = (ipaddress.ip_address(address).packed, session.ports)
+        opened = (address, session.ports)
         before = self._held.get(holder)
         if before == opened:
             return
@@ -189,14 +204,16 @@ def _warning(cause: str) -> str:
 class _Kernel:
     """The kernel's table, and a copy of its content. Blocks; all methods raise OSError."""
 
-    def __init__(self, known: Known, port_range: tuple[int, int], table: NatTable) -> None:
+    def __init__(self, known: Known, guard: Guard, table: NatTable) -> None:
         self._known = known
-        self._port_range = port_range
+        self._guard = guard
         self._table = table
         self._source: bytes | None = None
         self._there: dict[bytes, dict[Private, Public]] | None = None
         """By address; None if others may have changed it."""
         self._is_made = False
+        self._is_guarded = False
+        """Whether this agent has made the rules, which another one may have replaced."""
 
     def apply(self, wanted: Mapping[bytes, Ports]) -> None:
         """Give these addresses the translations of their ports alone."""
@@ -216,7 +233,7 @@ class _Kernel:
         self._there = None
         self._source = None
         self._apply(wanted)
-        first, last = self._port_range
+        first, last = self._guard.ports
         left = {
             private: public
             for address, found in self._content().items()
@@ -243,6 +260,9 @@ class _Kernel:
             remove |= {each: old[each] for each in old if new.get(each) != old[each]}
             add |= {each: new[each] for each in new if old.get(each) != new[each]}
         self._change(remove, add)
+        if there and not self._is_guarded:
+            self._table.set_rules(self._guard)
+            self._is_guarded = True
 
     def _content(self) -> dict[bytes, dict[Private, Public]]:
         if self._there is None:
@@ -257,8 +277,9 @@ class _Kernel:
         if not (remove or add):
             return
         if not self._is_made:
-            self._table.make()
+            self._table.make(self._guard)
             self._is_made = True
+            self._is_guarded = True
         self._table.change(remove, add)
         there = self._content()
         for private in remove:

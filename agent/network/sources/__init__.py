@@ -1,0 +1,1 @@
+"""The address and port from which containers send."""

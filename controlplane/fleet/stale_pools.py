@@ -53,7 +53,7 @@ class StalePools:
         self._stale.update(pools)
 
     def note_plan(self, pool_id: str, *, is_filled: bool) -> None:
-        """Note a plan, which `is_filled` if it has left all as it is, with all standbys."""
+        """Note the last plan of a pool."""
         if is_filled:
             self._lacking.discard(pool_id)
         else:

@@ -5,7 +5,7 @@ same standbys elsewhere takes longer. A draining or lost host keeps none.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WantedPool
@@ -23,8 +23,16 @@ PULL_GRACE = 120.0  # Seconds for which hosts keep older standbys while they pul
 SHORT_AFTER = 5.0
 """Seconds for which a host may lack capacity for its share before it moves to others."""
 
-Plan = Mapping[str, tuple[int, Tag] | None]
+Shares = dict[str, tuple[int, Tag] | None]
 """By agent, the share and the tag of a pool; None leaves the order unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What hosts keep of a pool. `is_filled`: they have these orders, and all standbys."""
+
+    shares: Shares = field(default_factory=dict)
+    is_filled: bool = False
 
 
 class StandbyPlanner:
@@ -39,7 +47,6 @@ class StandbyPlanner:
         """Since when a host lacks capacity for its share, by pool and agent."""
         self._views: dict[str, HostView | None] = {}
         """The hosts in this round, including the standbys planned so far."""
-        self._filled: set[str] = set()
 
     def begin_round(self) -> None:
         """Look at the hosts again."""
@@ -47,13 +54,8 @@ class StandbyPlanner:
 
     def keep_only(self, pools: Collection[str]) -> None:
         """Forget all pools except these."""
-        self._filled.intersection_update(pools)
         self._newest = {pool: seen for pool, seen in self._newest.items() if pool in pools}
         self._unfilled_since = {k: t for k, t in self._unfilled_since.items() if k[0] in pools}
-
-    def is_filled(self, pool_id: str) -> bool:
-        """Return whether the last plan of a pool left all as it is, with all standbys."""
-        return pool_id in self._filled
 
     def plan(self, wanted: WantedPool, now: float) -> Plan:
         """Plan a pool; after an unexpected error its orders stay, and other pools are planned."""
@@ -61,7 +63,7 @@ class StandbyPlanner:
             return self._plan(wanted, now)
         except Exception:
             log.exception("cannot plan a warm pool: internal error", pool=wanted.pool.id)
-            return dict.fromkeys((host.name for host in self._fleet.hosts), None)
+            return Plan(dict.fromkeys((host.name for host in self._fleet.hosts), None))
 
     def _plan(self, wanted: WantedPool, now: float) -> Plan:
         """Plan the share and tag of a pool on each host; None leaves the order unchanged.
@@ -70,17 +72,16 @@ class StandbyPlanner:
         its share of an older tag for PULL_GRACE, then until others have as many ready.
         """
         pool_id = wanted.pool.id
-        self._filled.discard(pool_id)
         place = place_of(wanted)
         hosts = [host for host in self._fleet.hosts_of(*place) if keeps_share(self._fleet, host)]
         if self._fleet.unreported.count([place], taking=True):
-            return dict.fromkeys((host.name for host in hosts), None)
+            return Plan(dict.fromkeys((host.name for host in hosts), None))
         held = {host.name: host.orders.pool_size(pool_id) for host in hosts}
         views = self._views_of(hosts)
-        plan: dict[str, tuple[int, Tag] | None] = dict.fromkeys(held.keys() - views.keys(), None)
+        plan: Shares = dict.fromkeys(held.keys() - views.keys(), None)
         newest = self._newest_startable(wanted.tags, views.values())
         if newest is None:
-            return plan
+            return Plan(plan)
         fresh = [view for view in views.values() if newest.image in view.host.images]
         size = left = max(0, wanted.size - sum(held[name] for name in plan))
         before, since = self._newest.get(pool_id, (None, 0.0))
@@ -97,12 +98,15 @@ class StandbyPlanner:
                 count = min(held[name], max(0, left))
                 plan[name] = count, older
                 left -= count
-        shares = self._share(
-            wanted, newest, fresh, held=held, size=max(0, left) if is_patient else size
-        )
-        if plan:
-            self._filled.discard(pool_id)
-        return plan | {name: (count, newest) for name, count in shares.items()}
+        size = max(0, left) if is_patient else size
+        mine = {view.agent: held[view.agent] for view in fresh}
+        present = {agent: self._fleet.standbys.live_on(pool_id, agent) for agent in mine}
+        is_filled = sum(mine.values()) == size and all(present[n] >= mine[n] for n in mine)
+        shares = mine  # without computing the room of the hosts
+        if not is_filled:
+            shares = self._share(wanted, newest, fresh, mine=mine, present=present, size=size)
+        newest_shares: Shares = {name: (count, newest) for name, count in shares.items()}
+        return Plan(plan | newest_shares, is_filled and not plan)
 
     def _share(
         self,
@@ -110,16 +114,13 @@ class StandbyPlanner:
         tag: Tag,
         views: Sequence[HostView],
         *,
-        held: Mapping[str, int],
+        mine: Mapping[str, int],
+        present: Mapping[str, int],
         size: int,
     ) -> dict[str, int]:
+        """Share a number among hosts, of which each has `mine` to keep, and some `present`."""
         pool_id = wanted.pool.id
         application = wanted.application
-        present = {v.agent: self._fleet.standbys.live_on(pool_id, v.agent) for v in views}
-        mine = {name: held[name] for name in present}
-        if sum(mine.values()) == size and all(present[n] >= mine[n] for n in mine):
-            self._filled.add(pool_id)
-            return mine  # without computing the room of the hosts
         each = Wanted(tag.image, application.reservation, application.ports)
         hosts = []
         strategy = self._fleet.node_pools.strategy(application.node_pool)

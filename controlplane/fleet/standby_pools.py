@@ -178,7 +178,7 @@ class StandbyPools:
         for host in reported.values():
             self._stale.note_host(host)
         stale, moved = self._stale.pop()
-        plans: dict[str, Plan] = {pool_id: {} for pool_id in moved}
+        plans = dict.fromkeys(moved, Plan())
         self._planner.begin_round()
         for pool_id in stale:
             plans[pool_id] = self._plan(pool_id, now)
@@ -192,21 +192,20 @@ class StandbyPools:
 
     def _plan(self, pool_id: str, now: float) -> Plan:
         wanted, is_wanted, _ = self._rows[pool_id]
-        plan = self._planner.plan(wanted, now) if is_wanted else {}
-        is_filled = not is_wanted or self._planner.is_filled(pool_id)
-        self._stale.note_plan(pool_id, is_filled=is_filled)
+        plan = self._planner.plan(wanted, now) if is_wanted else Plan(is_filled=True)
+        self._stale.note_plan(pool_id, is_filled=plan.is_filled)
         return plan
 
     async def _order_everywhere(self, pool_id: str, plan: Plan) -> None:
         """Order a pool from the hosts of its plan, and nothing of it from all others."""
         for number, host in enumerate(self._fleet.hosts):
-            if host.name in plan or pool_id in host.orders.pools:
+            if host.name in plan.shares or pool_id in host.orders.pools:
                 self._order_planned(host, pool_id, plan)
             if number % HOSTS_IN_A_STEP == 0:
                 await asyncio.sleep(0)
 
     def _order_planned(self, host: Host, pool_id: str, plan: Plan) -> None:
-        planned = plan.get(host.name, (0, None))
+        planned = plan.shares.get(host.name, (0, None))
         if planned is not None:
             self._order(host, pool_id, *planned)
 

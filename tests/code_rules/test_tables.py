@@ -19,7 +19,6 @@ LEFT = {"_remove_ended_parts", "begin_run", "join", "leave", "leave_all"}
 
 WITHOUT_LISTENERS = {
     "mark_restored",  # Runs on a file that no program has opened
-    "note_written",  # Only a later process reads what it writes
 }
 
 

@@ -1,4 +1,4 @@
-"""The downtime of one host as seen by the control plane, kept across restarts.
+"""The last report and the downtime of one host, kept across restarts of the control plane.
 
 Time in which the control plane is down or stalled does not count. After `lost_after` seconds the
 host and its sessions are given up as lost.
@@ -44,7 +44,7 @@ class Downtime:
         self._counted_at = self.clock.monotonic()
 
     async def reported(self, written: Written) -> None:
-        """Restart from 0. The end of a stored downtime is stored first, with `written`.
+        """Restart from 0. The end of a stored downtime is stored first.
 
         Raises:
             StoreError: It cannot be stored.
@@ -52,11 +52,11 @@ class Downtime:
         now = self._counted_at = self.clock.monotonic()
         self._seconds = 0.0
         if self._stored or self.host.lost is not None:
-            await self._write_end(now, written)
+            await self.store_report(written)
             log.info("reports again")
         elif now - self._written_at >= WRITE_INTERVAL:
             try:
-                await self._write_end(now, written)
+                await self.store_report(written)
             except StoreError as error:
                 log.warning("cannot store the last report of a host", error=str(error))
 
@@ -76,8 +76,13 @@ class Downtime:
         except StoreError as error:
             log.warning("cannot store the downtime of a host", error=str(error))
 
-    async def _write_end(self, now: float, written: Written) -> None:
-        self._written_at = now
+    async def store_report(self, written: Written) -> None:
+        """Store that the host has reported now, and which of its reports are in rows.
+
+        Raises:
+            StoreError: It cannot be stored.
+        """
+        self._written_at = self.clock.monotonic()
         await self.store.run(note_report, self.host.name, self.clock.time(), written)
         self._stored = 0.0
         self.host.find()

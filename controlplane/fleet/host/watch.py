@@ -179,7 +179,7 @@ class Watch:
             self._acked = message.sequence
             self.written.note(self._acked, {*self._answered, *self._waiting, *self.host.under_way})
             if isinstance(event, SnapshotEnd):
-                await self.written.save()
+                await self.downtime.store_report(self.written.up_to)
         if isinstance(event, SessionsReported | SnapshotEnd | HostReport | ImagesReported):
             self.host.notify()
 

@@ -7,39 +7,28 @@ from controlplane.domain.hosts.contract import HostSession, WrittenSession
 from controlplane.domain.hosts.written import Written
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.sessions.written_reports import (
-    note_written,
-    unchanged_since_written,
-)
+from controlplane.storage.tables.sessions.written_reports import unchanged_since_written
 
 
 @dataclass(slots=True)
 class WrittenReports:
     """Spares a restarted control plane the parsing and comparing of sessions that did not change.
 
-    `up_to` is stored after each snapshot that has advanced it, and each minute (`Downtime`).
+    `Downtime` stores `up_to` after each snapshot, and each minute.
     """
 
     host: HostState
     store: Store
     up_to: Written = field(init=False)
-    _saved: Written = field(init=False)
 
     def __post_init__(self) -> None:
-        self.up_to = self._saved = self.host.row.written
+        self.up_to = self.host.row.written
 
     def note(self, sequence: int, pending: Iterable[str]) -> None:
         """Note that all reports up to a sequence are written, except those of `pending`."""
         reported = [self.host.session(internal_id) for internal_id in pending]
         before = [session.sequence - 1 for session in reported if session is not None]
         self.up_to = Written(self.host.incarnation, min([sequence, *before]))
-
-    async def save(self) -> None:
-        """Store `up_to`, unless it was saved before."""
-        up_to = self.up_to
-        if up_to != self._saved:
-            await self.store.run(note_written, self.host.name, up_to)
-            self._saved = up_to
 
     async def read_changed(self, sessions: Sequence[WrittenSession]) -> list[HostSession]:
         """Return the sessions whose rows have changed since they were written.

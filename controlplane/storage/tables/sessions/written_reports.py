@@ -1,22 +1,9 @@
-"""Which reports of agents are in rows: see `Written`."""
+"""Which sessions have not changed since their reports were written: see `Written`."""
 
 import json
 from collections.abc import Sequence
 
-from controlplane.domain.hosts.written import Written
 from controlplane.storage.engine.database import Database
-
-
-def note_written(db: Database, agent: str, written: Written) -> None:
-    """Write which reports of a host are in rows.
-
-    Only a later process reads it, so that no change is noted.
-    """
-    db.execute(
-        "UPDATE agent SET written_incarnation=:incarnation, written_sequence=:sequence"
-        " WHERE name=:agent",
-        {"agent": agent, **written._asdict()},
-    )
 
 
 def unchanged_since_written(db: Database, agent: str, ids: Sequence[str]) -> set[str]:

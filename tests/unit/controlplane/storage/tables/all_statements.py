@@ -44,7 +44,6 @@ from tests.unit.controlplane.storage.tables.test_noted_changes import (
     AT,
     ATTEMPT,
     CASES,
-    HOST,
     KEY,
     NOW,
     POOL,
@@ -179,7 +178,6 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, stop_orders.all_pending_stops),
     (nothing, lambda db: stop_orders.remove_confirmed(db, NOW)),
     (running, lambda db: written_reports.unchanged_since_written(db, "h", ["i"])),
-    (nothing, lambda db: written_reports.note_written(db, "h", HOST.written)),
 ]
 
 _PAGES: tuple[dict[str, str], ...] = ({}, {"account": "a"}, {"agent": "a"}, {"location": "a"})

@@ -4,39 +4,27 @@ import pytest
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.hosts.written import Written
-from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.hosts.fleet import get_agent, remove_agent
-from controlplane.storage.tables.sessions.written_reports import (
-    note_written,
-    unchanged_since_written,
-)
+from controlplane.storage.tables.hosts.fleet import get_agent, note_report, remove_agent
+from controlplane.storage.tables.sessions.written_reports import unchanged_since_written
 from tests.unit.controlplane.storage.tables.sessions.test_claims import rows
 from tests.unit.controlplane.storage.tables.sessions.test_reports import X, report
 
 WRITTEN = Written("i", 7)
 
 
-@pytest.fixture
-async def published(store: Store) -> set[Change]:
-    """Return what is published from the first write on."""
-    found: set[Change] = set()
-    store.changes.subscribe(Topic, found.add)
-    await store.run(note_written, "h", WRITTEN)
-    return found
-
-
-async def test_is_kept_and_not_published(store: Store, published: set[Change]) -> None:
+async def test_is_kept_with_the_time_of_the_report(store: Store) -> None:
+    await store.run(note_report, "h", 5.0, WRITTEN)
     agent = await store.look(get_agent, "h")
     assert agent.written == WRITTEN
-    assert published == set()
+    assert agent.last_report == 5.0
 
 
-async def test_removed_agent_has_none(store: Store, published: set[Change]) -> None:
+async def test_removed_agent_has_none(store: Store) -> None:
+    await store.run(note_report, "h", 5.0, WRITTEN)
     await store.run(remove_agent, "h", Actor("operator"), 1.0)
     sql = "SELECT written_incarnation, written_sequence FROM agent WHERE name='h'"
     assert await rows(store, sql) == [("", 0)]
-    assert published
 
 
 async def test_row_with_a_report_has_not_changed_since_it_was_written(store: Store) -> None:

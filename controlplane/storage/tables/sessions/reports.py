@@ -31,11 +31,7 @@ from controlplane.storage.tables.sessions.session_rows import (
     remove_labels,
     write_report,
 )
-from controlplane.storage.tables.sessions.stop_orders import (
-    confirm_stop,
-    has_stop_order,
-    order_stop,
-)
+from controlplane.storage.tables.sessions.stop_orders import confirm_stop, order_stop
 from tiltyard.runtime.clock import to_ms
 
 ReadTicket = Callable[[str, HostSession], Placed | None]
@@ -146,24 +142,31 @@ def _evaluate_without_row(db: Database, by: Reporter, session: HostSession) -> V
 def _facts_without_row(
     db: Database, by: Reporter, session: HostSession, placed: Placed | None
 ) -> NoRow:
-    served = db.execute(
-        "SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL AND revoked_ms IS NULL",
-        {"agent": by.agent},
-    )
-    account = db.execute(
-        "SELECT created_ms, removed_ms IS NOT NULL FROM account WHERE name=:account",
-        {"account": session.identity.account},
+    """Read the facts; most sessions without a row are standbys, of which two are needed."""
+    served, ordered = db.execute(
+        "SELECT EXISTS (SELECT 1 FROM agent"
+        " WHERE name=:agent AND removed_ms IS NULL AND revoked_ms IS NULL),"
+        " EXISTS (SELECT 1 FROM stop_order WHERE internal_id=:internal_id AND agent=:agent)",
+        {"agent": by.agent, "internal_id": session.internal_id},
     ).fetchone()
     age = by.now - session.end_time if session.end_time else 0.0
     return NoRow(
         to_ms(session.create_time),
-        ReportedAccount(account[0], bool(account[1])) if account else None,
+        _account(db, session) if placed else None,
         _rival(db, session) if placed else None,
-        is_in_service=served.fetchone() is not None,
-        has_stop_order=has_stop_order(db, by.agent, session.internal_id),
+        is_in_service=bool(served),
+        has_stop_order=bool(ordered),
         was_lost=placed is not None,
         is_past_retention=age >= by.keep_ended,
     )
+
+
+def _account(db: Database, session: HostSession) -> ReportedAccount | None:
+    row = db.execute(
+        "SELECT created_ms, removed_ms IS NOT NULL FROM account WHERE name=:account",
+        {"account": session.identity.account},
+    ).fetchone()
+    return None if row is None else ReportedAccount(row[0], bool(row[1]))
 
 
 def _rival(db: Database, session: HostSession) -> Rival | None:

@@ -27,12 +27,6 @@ def order_stop(db: Database, agent: str, internal_id: str, why: StopCause, *, no
         db.changed(Topic.STOP_ORDER, agent, internal_id)
 
 
-def has_stop_order(db: Database, agent: str, internal_id: str) -> bool:
-    """Return whether there is an order, pending or confirmed."""
-    sql = "SELECT 1 FROM stop_order WHERE internal_id=:internal_id AND agent=:agent"
-    return db.execute(sql, {"internal_id": internal_id, "agent": agent}).fetchone() is not None
-
-
 def pending_stops(db: Database, agent: str) -> list[str]:
     """Read the internal ids of what a host has not confirmed to have stopped."""
     sql = "SELECT internal_id FROM stop_order WHERE agent=:agent AND confirmed_ms IS NULL"

@@ -226,6 +226,13 @@ async def test_only_changes_cost_queries(store: Store, change: dict[str, Any] | 
     assert all("'i-7'" in update for update in updates)
 
 
+async def test_report_of_standby_without_a_row_takes_two_statements(store: Store) -> None:
+    standbys = [replace(SESSION, internal_id=name, warm_pool="p") for name in ("i", "j")]
+    one = await _statements(store, standbys[:1])
+    both = await _statements(store, standbys)
+    assert len(both) - len(one) == 2
+
+
 async def _statements(store: Store, sessions: list[HostSession]) -> list[str]:
     """Return the statements of a report in which nothing is stopped."""
     ran: list[str] = []

@@ -41,6 +41,7 @@ class Follower:
         self._ended = 0
         self._round_ended = asyncio.Event()
         self._is_running = False
+        self._is_closed = False
         self._tasks = TaskOwner[None]()
 
     def follow(self, changes: Changes, topics: Iterable[Topic]) -> None:
@@ -50,20 +51,21 @@ class Follower:
     async def caught_up(self) -> None:
         """Wait until all changes published so far were applied, or their read has failed once.
 
-        A read that has failed is repeated.
+        A read that has failed is repeated. After the end nothing is waited for.
         """
         last = self._begun + bool(self._changed)
-        while self._ended < last:
+        while self._ended < last and not self._is_closed:
             await self._round_ended.wait()
 
     async def close(self) -> None:
         """Stop applying changes. Idempotent."""
-        self._is_running = True  # so that no further change begins a task
+        self._is_closed = True
         await self._tasks.close()
+        self._round_ended.set()
 
     def _note(self, change: Change) -> None:
         self._changed[change] = None
-        if not self._is_running:
+        if not (self._is_running or self._is_closed):
             self._is_running = True
             self._tasks.start(self._run(), self._name, context=task_context())
 

@@ -107,6 +107,20 @@ async def test_change_right_after_a_round_begins_another(
     assert reader.rounds == [[ONE], [TWO]]
 
 
+async def test_wait_ends_with_the_end(
+    changes: Changes, reader: Reader, follower: Follower
+) -> None:
+    reader.gate.clear()
+    changes.publish([ONE])
+    await reader.began.wait()
+    changes.publish([TWO])
+    waiting = asyncio.create_task(follower.caught_up())
+    await asyncio.sleep(0)
+    await follower.close()
+    await waiting
+    await follower.caught_up()
+
+
 async def test_nothing_is_applied_after_the_end(
     changes: Changes, reader: Reader, follower: Follower
 ) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
 from typing import Any
 
 
@@ -28,3 +30,31 @@ async def running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
         for task in tasks:
             if not task.cancelled():
                 task.result()
+
+
+async def ended(work: asyncio.Task[None], patience: float) -> None:
+    """Wait until a program has ended; AssertionError with what is open if it does not."""
+    _, late = await asyncio.wait({work}, timeout=patience)
+    if late:
+        left = "\n".join(_left_open())
+        work.cancel()
+        raise AssertionError(f"{work.get_name()} has not ended; left open:\n{left}")
+    if not work.cancelled():
+        work.result()
+
+
+def _left_open() -> list[str]:
+    """Describe all tasks with the lines at which they wait, and all threads."""
+    tasks = [f"task {task.get_name()}: {_waits_at(task)}" for task in asyncio.all_tasks()]
+    return tasks + [f"thread {thread.name}" for thread in threading.enumerate()]
+
+
+def _waits_at(task: asyncio.Task[Any]) -> str:
+    lines: list[str] = []
+    coroutine: Any = task.get_coro()
+    while getattr(coroutine, "cr_frame", None) is not None:
+        code = coroutine.cr_frame.f_code
+        line = f"{Path(code.co_filename).name}:{coroutine.cr_frame.f_lineno}"
+        lines.append(f"{code.co_name} ({line})")
+        coroutine = coroutine.cr_await
+    return " > ".join(lines)

@@ -24,6 +24,7 @@ from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
 from tests.support.fake_clock import AheadClock
 from tests.support.hold import Hold
+from tests.support.tasks import ended
 from tiltyard.runtime.clock import Clock
 
 PATIENCE = 60.0  # Seconds, many times what a busy machine needs
@@ -202,7 +203,7 @@ class System(Parts):
         """Stop the control plane as SIGTERM does."""
         self._stopping.set()
         if self._serving is not None:
-            await self._serving
+            await ended(self._serving, PATIENCE)
             self._serving = None
 
     async def restart(self) -> None:

@@ -112,3 +112,12 @@ def writes_index(sql: str) -> bool:
     steps = db.execute(f"EXPLAIN {sql}", defaultdict(lambda: None)).fetchall()
     db.close()
     return any(step[1] == "IdxInsert" for step in steps)
+
+
+def test_tokens_of_account_are_found_by_index(statements: set[Statement]) -> None:
+    """Those of all accounts are not."""
+    found = [statement for statement in statements if statement.function == "tokens.find"]
+    assert {":account" in statement.sql: bool(scanned(statement)) for statement in found} == {
+        True: False,
+        False: True,
+    }

@@ -177,9 +177,8 @@ class Connection(BaseProtocol):
             await response.write_eof()
             if isinstance(response, Reply) and response.is_last:
                 await self._linger()
-            keeps_alive = bool(response.keep_alive)
-            if keeps_alive and not body.is_eof():
-                keeps_alive = await self._discarded(body)
+            elif body.is_eof() or await self._discarded(body, bool(response.keep_alive)):
+                keeps_alive = bool(response.keep_alive)
         except ConnectionError:
             log.debug("the client disconnected before the end of its response")
         except Exception:
@@ -189,9 +188,8 @@ class Connection(BaseProtocol):
 
     def _made_request(self, message: RawRequestMessage, body: StreamReader) -> Request:
         """Make a request; `remote` is the caller, not the proxy."""
-        peer = self.peer
         forwarded = message.headers.getall("X-Forwarded-For", None)
-        caller = self._service.gate.caller(peer, forwarded) if forwarded else peer
+        caller = self._service.gate.caller(self.peer, forwarded) if forwarded else self.peer
         request = Request(
             message,
             body,
@@ -203,7 +201,7 @@ class Connection(BaseProtocol):
         )
         request.identifier = identifier()
         request.idle_hint = self._service.idle_hint
-        request.is_forwarded = caller != peer
+        request.is_forwarded = caller != self.peer
         return request
 
     async def _handled(self, request: Request) -> web.StreamResponse:
@@ -221,9 +219,11 @@ class Connection(BaseProtocol):
             if self._keeps_place:
                 self._service.gate.drop(self.peer)
 
-    async def _discarded(self, body: StreamReader) -> bool:
+    async def _discarded(self, body: StreamReader, keeps_alive: bool) -> bool:
         """Read the rest of a body that its handler has not read; return whether it has ended."""
         self._disarm()
+        if not keeps_alive:
+            self._end_writing()
         with suppress(TimeoutError, BrokenBodyError):
             async with asyncio.timeout(self._limits.unread):
                 while not body.is_eof():
@@ -231,9 +231,10 @@ class Connection(BaseProtocol):
         return body.is_eof()
 
     async def _linger(self) -> None:
-        """Wait for the client to disconnect."""
+        """Discard what the client sends until it disconnects."""
         self._is_broken = True
         self._end_writing()
+        self._input.resume_body()
         await asyncio.wait({self._lost}, timeout=self._limits.linger)
 
     def _end_writing(self) -> None:
@@ -260,8 +261,9 @@ class Connection(BaseProtocol):
         self._input.pause_body()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Called by aiohttp after each read of a body: go on, if that was paused."""
-        if self._input.resume_body() and resume_parser:
+        """Called by aiohttp after each read of a body, and at its end."""
+        self._input.resume_body()
+        if resume_parser:
             self.data_received(b"")
 
     def pause_writing(self) -> None:
@@ -285,9 +287,8 @@ class Connection(BaseProtocol):
             self._wire.close()
 
     def _end_body(self) -> None:
-        late = f"the body was not received within {self._limits.body:g} s"
         with suppress(BrokenBodyError):
-            self._input.break_body(late)
+            self._input.break_body(f"the body was not received within {self._limits.body:g} s")
 
     def _set_deadline(self, seconds: float, end: Callable[[], None]) -> None:
         self._disarm()

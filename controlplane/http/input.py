@@ -62,6 +62,7 @@ class Input:
         )
         self.waiting = deque[Sent]()
         self._last_body: StreamReader | None = None  # Of the last request that was read
+        self._late_body: StreamReader | None = None  # Of a request taken before its end
         self._head = b""  # What has arrived of the next head
         self._head_size = 0  # Bytes since the last body
         self._is_full = False  # Whether enough requests wait
@@ -81,20 +82,26 @@ class Input:
         """
         if self._last_body is None or self._last_body.is_eof():
             self._head_size += len(data)
-        try:
-            requests = self._parsed(data)
-        except HttpProcessingError as error:
-            self.break_body("the body is malformed")
-            found = (text for kind, text in _REFUSALS.items() if isinstance(error, kind))
-            raise self._unreadable(data, 400, next(found, _MALFORMED)) from None
-        if requests:
-            self._last_body = requests[-1][1]
-            self._head = b""
-            self._head_size = 0
-            self.waiting.extend(requests)
-            if len(self.waiting) >= MOST_AHEAD:
-                self._is_full = True
-                self._pause()
+        has_arrived = False
+        while True:
+            try:
+                requests, is_upgrade, rest = self._parser.feed_data(data)
+            except HttpProcessingError as error:
+                self.break_body("the body is malformed")
+                found = (text for kind, text in _REFUSALS.items() if isinstance(error, kind))
+                raise self._unreadable(data, 400, next(found, _MALFORMED)) from None
+            if requests:
+                self._store(requests)
+                has_arrived = True
+            if is_upgrade:
+                self._parser.set_upgraded(False)  # every upgrade is declined: HTTP follows
+            elif self._late_body is not None and self._late_body.is_eof():
+                self._late_body = None
+                self._parser.message_consumed()
+            else:
+                break
+            data = rest
+        if has_arrived:
             return True
         if self._head_size > MAX_HEAD:
             raise self._unreadable(data, 431, LONG_HEAD)
@@ -102,13 +109,14 @@ class Input:
             self._head = (self._head + data)[:HEAD_KEPT]
         return False
 
-    def _parsed(self, data: bytes) -> Sequence[Sent]:
-        requests, is_upgrade, rest = self._parser.feed_data(data)
-        while is_upgrade:  # every upgrade is declined: HTTP follows
-            self._parser.set_upgraded(False)
-            more, is_upgrade, rest = self._parser.feed_data(rest)
-            requests = [*requests, *more]
-        return requests
+    def _store(self, requests: Sequence[Sent]) -> None:
+        self._last_body = requests[-1][1]
+        self._head = b""
+        self._head_size = 0
+        self.waiting.extend(requests)
+        if len(self.waiting) >= MOST_AHEAD:
+            self._is_full = True
+            self._pause()
 
     def _unreadable(self, data: bytes, status: int, details: str) -> UnreadableError:
         target = _TARGET.match(self._head + data)
@@ -127,12 +135,18 @@ class Input:
             raise error
 
     def take(self) -> Sent | None:
-        """Return the request that has waited longest."""
+        """Return the request that has waited longest.
+
+        The parser counts a request when it ends, and ignores it if it is taken off before.
+        """
         if not self.waiting:
             return None
-        taken = self.waiting.popleft()
-        self._parser.message_consumed()
-        return taken
+        message, body = self.waiting.popleft()
+        if body.is_eof():
+            self._parser.message_consumed()
+        else:
+            self._late_body = body
+        return message, body
 
     def refill(self) -> bool:
         """Go on reading if that has paused and fewer requests wait; return whether it goes on.
@@ -151,16 +165,15 @@ class Input:
         self._parser.pause_reading()
         self._pause()
 
-    def resume_body(self) -> bool:
-        """Go on reading a body; return whether that had paused.
+    def resume_body(self) -> None:
+        """Go on reading a body.
 
-        What was read already has to be fed again, as no data.
+        What was read already has to be fed again, as no data, even if reading was not paused:
+        after many small chunks the parser pauses later than it was asked to.
         """
-        if not self._is_unread:
-            return False
-        self._is_unread = False
-        self._resume()
-        return True
+        if self._is_unread:
+            self._is_unread = False
+            self._resume()
 
     def _pause(self) -> None:
         if self._connection.transport is not None:

@@ -1,6 +1,7 @@
 """Refusals of requests before any route: malformed, too long, too many."""
 
 import json
+from http import HTTPStatus
 
 from controlplane.http.errors import REFUSED, error_body, level_of
 from controlplane.http.input import UnreadableError
@@ -32,9 +33,11 @@ def refuse_unread(error: UnreadableError, address: str) -> bytes:
     """Return the response to data that is no request."""
     name = identifier()
     body = _refusal(error.path, name, address=address, status=error.status, details=error.details)
+    reason = HTTPStatus(error.status).phrase
     headers = {"Connection": "close"}
-    head = encoded_head(name, len(body), status=error.status, reason="", headers=headers)
-    return head + body
+    return (
+        encoded_head(name, len(body), status=error.status, reason=reason, headers=headers) + body
+    )
 
 
 def _refusal(path: str, name: str, *, address: str, status: int, details: str) -> bytes:

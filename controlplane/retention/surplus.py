@@ -1,4 +1,4 @@
-"""Removal of what an account keeps beyond its bounds: its oldest ended sessions and audit lines.
+"""Removal of what an account keeps beyond its bounds: its oldest ended sessions and events.
 
 Retention by time alone would let an account fill the disk as fast as it can write. Each account
 loses its own oldest rows only.
@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Collection
 
 from controlplane.domain.errors import StoreError
+from controlplane.domain.events.event import Retention
 from controlplane.settings.model import Config
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.metrics import StoreMetrics
 from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts
-from controlplane.storage.tables.accounting import audit
+from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import session_queries, session_rows
 from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.logging.events import get_logger
@@ -34,7 +35,7 @@ class Surplus:
         self._store = store
         self._clock = clock
         self._most_sessions = config.max_ended_sessions
-        self._most_lines = config.max_audit_entries
+        self._most_events = config.max_audit_entries
         self._removed = metrics.removed_early
         self._changes = Counter[str]()
         self._busy = asyncio.Event()
@@ -64,7 +65,7 @@ class Surplus:
             self._changes.pop(name, None)
             try:
                 await self._remove_sessions(name)
-                await self._remove_lines(name)
+                await self._remove_events(name)
             except StoreError as error:
                 log.warning("cannot delete surplus data yet", account=name, error=str(error))
             except Exception:
@@ -86,12 +87,21 @@ class Surplus:
             removed = await self._store.run(session_rows.remove_numbers, oldest)
             self._removed.labels("session").inc(removed)
 
-    async def _remove_lines(self, account: str) -> None:
-        last = await self._store.read(audit.surplus_of, account, self._most_lines)
-        while last is not None:
-            removed = await self._store.run(audit.remove_until, account, last)
-            if not removed:
-                return
+    async def _remove_events(self, account: str) -> None:
+        most = self._most_events
+        if not await self._store.read(event_retention.has_surplus, account, most):
+            return
+        for retention in (Retention.SESSIONS, Retention.ACTS):
+            last = await self._store.read(event_retention.surplus_of, account, retention, most)
+            if last is not None:
+                await self._remove_until(account, retention, last)
+
+    async def _remove_until(self, account: str, retention: Retention, last: int) -> None:
+        position: int | None = 0
+        while position is not None:
+            removed, position = await self._store.run(
+                event_retention.remove_until, account, retention, after=position, last=last
+            )
             self._removed.labels("event").inc(removed)
 
     def _count(self, change: Change) -> None:

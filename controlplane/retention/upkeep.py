@@ -1,13 +1,15 @@
-"""Hourly removal of old rows: sessions, tokens, audit lines, partly removed accounts.
+"""Hourly removal of old rows: sessions, tokens, events, partly removed accounts.
 
 The first round also ends the time whose sessions the database has lost.
 """
+
+from collections.abc import Awaitable
 
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
-from controlplane.storage.tables.accounting import audit
+from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import lost_times, session_rows, stop_orders
 from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.logging.events import get_logger
@@ -27,12 +29,12 @@ class Upkeep:
     def __init__(self, store: Store, config: Config, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._keep_events = config.audit_retention_days * DAY
         self._keep_ended = ended = config.ended_retention_days * DAY
         self._kinds = {
             "confirmed stops": (stop_orders.remove_confirmed, ended),
             "ended sessions": (session_rows.remove_ended, ended),
             "ended tokens": (tokens.remove_ended, ENDED_TOKENS_KEPT),
-            "the audit": (audit.remove_old, config.audit_retention_days * DAY),
             "removed accounts": (accounts.remove_left, 0.0),
         }
 
@@ -58,9 +60,20 @@ class Upkeep:
         """Remove old rows in portions, so that other transactions run in between."""
         now = self._clock.time()
         for what, (remove, kept) in self._kinds.items():
-            try:
-                await self._store.run_in_portions(remove, now - kept)
-            except StoreError as error:
-                log.warning("cannot delete old data yet", kind=what, error=str(error))
-            except Exception:
-                log.exception("cannot delete old data: internal error", kind=what)
+            await self._try(what, self._store.run_in_portions(remove, now - kept))
+        await self._try("events", self._forget_events(now))
+
+    async def _forget_events(self, now: float) -> None:
+        position: int | None = 0
+        while position is not None:
+            position = await self._store.run(
+                event_retention.remove_old, position, before=now - self._keep_events, now=now
+            )
+
+    async def _try(self, what: str, removal: Awaitable[None]) -> None:
+        try:
+            await removal
+        except StoreError as error:
+            log.warning("cannot delete old data yet", kind=what, error=str(error))
+        except Exception:
+            log.exception("cannot delete old data: internal error", kind=what)

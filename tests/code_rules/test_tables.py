@@ -19,6 +19,8 @@ LEFT = {"_remove_ended_parts", "begin_run", "join", "leave", "leave_all"}
 
 WITHOUT_LISTENERS = {
     "mark_restored",  # Runs on a file that no program has opened
+    "remove_old",  # Only readers of the log have events, and know that old ones go
+    "remove_until",  # As `remove_old`
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from controlplane.domain.access.audit import Actor, AuditFilter
 from controlplane.storage.engine.database import Database
-from controlplane.storage.engine.statements import PORTION
-from controlplane.storage.tables.accounting.audit import page_query, remove_old
+from controlplane.storage.tables.accounting import audit as audit_queries
+from controlplane.storage.tables.accounting.audit import page_query, scan_query
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.events import probe
 from tests.support.controlplane.system import (
@@ -149,7 +149,7 @@ async def test_pages_are_filtered(system: System) -> None:
         ("probe.ended", "alice", "two", "a"),
         ("probe.made", "bob", "one", "b"),
         ("probes.made", "bob", "one", "b"),
-        ("probe", "carol", "three", "c"),
+        ("probe.third", "carol", "three", "c"),
     ]
     for n, (kind, account, actor, name) in enumerate(probes):
         await write(system, (n / 1000, kind, account, Actor(actor, "192.0.2.1"), name))
@@ -178,7 +178,7 @@ async def test_pages_are_filtered(system: System) -> None:
     assert everything[0] == {
         "sequence": sequences[0],
         "time": 4,
-        "kind": "probe",
+        "kind": "probe.third",
         "account": "carol",
         "token": "three",
         "address": "192.0.2.1",
@@ -197,43 +197,60 @@ async def test_a_page_has_100_events_unless_more_are_requested(system: System) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "index"),
+    ("changes", "step"),
     [
-        ({"account": "a"}, "event_by_account (account=?"),
-        ({"kind": "token"}, "event_by_topic (topic=?"),
-        ({"kind": "token.created"}, "event_by_kind (kind=?"),
-        ({"object": "a"}, "event_by_object (object=?"),
-        ({"actor": "a"}, "event_by_actor (actor=?"),
+        ({"account": "a"}, "SEARCH event USING INDEX event_by_account (account=?{and})"),
+        ({"object": "a"}, "SEARCH event USING INDEX event_by_object (object=?{and})"),
+        ({}, "{search}"),
     ],
 )
 async def test_a_page_is_read_from_its_index_and_not_sorted(
-    system: System, changes: dict[str, Any], index: str
+    system: System, changes: dict[str, Any], step: str
 ) -> None:
-    for before, bound in ((None, ")"), (500, " AND rowid<?)")):
-        sql, values = page_query(AuditFilter(limit=10, before=before, **changes))
+    for before, bound, search in (
+        (None, "", "SCAN event"),
+        (500, " AND rowid<?", "SEARCH event USING INTEGER PRIMARY KEY (rowid<?)"),
+    ):
+        wanted = AuditFilter(limit=10, before=before, **changes)
+        sql, values = page_query(wanted, after=-1)
         plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
-        assert plan == [f"SEARCH event USING INDEX {index}{bound}"]
+        assert plan == [step.replace("{and}", bound).replace("{search}", search)]
 
 
-@pytest.mark.system(audit_retention_days=2)
-async def test_old_events_are_deleted_in_portions(system: System) -> None:
-    now = system.clock.time()
-    await system.rows("DELETE FROM event")
-    old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
-    await write(system, *old, *([(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3))
-    assert await system.control_plane.store.run(remove_old, now - 2 * DAY) == PORTION
-    await system.control_plane.upkeep.forget()
-    assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
+@pytest.mark.parametrize(
+    "query", ["kind=p.q", "kind=p", "token=x", "account=a&kind=p", "object=o&account=a"]
+)
+async def test_a_filter_without_an_index_looks_at_a_bounded_number_of_events(
+    system: System, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    found = (0.001, "p.q", "a", Actor("x"), "o")
+    others = [(0.002, "r.s", "a", Actor("y"), "o"), (0.002, "r.s", "b", Actor("y"), "o")]
+    await write(system, found, *others * 10)
+    monkeypatch.setattr(audit_queries, "SCANNED", 5)
+    pages = [await page(system, query)]
+    while pages[-1]["before"] is not None:
+        pages.append(await page(system, f"{query}&before={pages[-1]['before']}"))
+    events = [event for each in pages for event in each["events"]]
+    assert found[1] in {event["kind"] for event in events}
+    sequences = [event["sequence"] for event in events]
+    assert sequences == sorted(set(sequences), reverse=True)
+    assert len(pages) > 2
+    assert all(len(each["events"]) <= 5 for each in pages)
 
 
-async def test_events_dated_ahead_do_not_end_the_deletion_of_old_ones(system: System) -> None:
-    await system.rows("DELETE FROM event")
-    ahead = [(1e10, "ahead.x", "", Actor("x"), "o")] * PORTION
-    old = [(0.001, "old.x", "", Actor("x"), "o")] * (PORTION + 3)
-    await write(system, *ahead, *old, *ahead[:1])
-    await system.control_plane.store.run_in_portions(remove_old, 1.0)
-    kinds = "SELECT kind, count(*) FROM event GROUP BY kind"
-    assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
+async def test_a_bounded_page_reads_no_event_beyond_its_bound(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_queries, "SCANNED", 5)
+    await write(system, *[(0.001, "p.q", "a", Actor("x"), "o")] * 40)
+    wanted = AuditFilter(limit=10, kind="none.such")
+    scan, scan_values = scan_query(wanted)
+    [(bound,)] = await system.rows(scan, **scan_values)
+    sql, values = page_query(wanted, after=bound)
+    plan = [row[3] for row in await system.rows(f"EXPLAIN QUERY PLAN {sql}", **values)]
+    assert plan == ["SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"]
+    newest = await system.rows("SELECT max(sequence) FROM event")
+    assert newest == [(bound + 5,)]
 
 
 async def test_tokens_ended_a_week_ago_are_deleted_with_their_children(system: System) -> None:

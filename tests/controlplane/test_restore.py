@@ -144,6 +144,7 @@ def test_records_the_restore_and_expires_outdated_state(tmp_path: Path) -> None:
     assert rows(config, "SELECT written_incarnation, written_sequence FROM agent") == [("", 0)], (
         "all reports are compared with rows"
     )
+    assert rows(config, "SELECT epoch FROM event_counter") == [(int(NOW.timestamp()),)]
     assert rows(config, "SELECT kind, actor, data FROM event") == [
         ("database.restored", "controlplane", '{"of": "2026-05-04T10:30:00Z"}')
     ]

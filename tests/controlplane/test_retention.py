@@ -11,7 +11,7 @@ from controlplane.storage.engine.statements import PORTION
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import tokens
 from controlplane.storage.tables.access.accounts import remove_portion
-from controlplane.storage.tables.accounting import audit
+from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import session_rows, stop_orders
 from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import connection_of
@@ -136,7 +136,7 @@ async def test_finds_old_rows_by_index(system: System) -> None:
         connection_of(db).set_trace_callback(traced.append)
         for module in (session_rows, tokens):
             module.remove_ended(db, 0.005)
-        audit.remove_old(db, 0.005)
+        event_retention.remove_old(db, 0, before=0.005, now=1.0)
         stop_orders.remove_confirmed(db, 0.005)
         connection_of(db).set_trace_callback(None)
         found = [db.execute(f"EXPLAIN QUERY PLAN {sql}") for sql in traced if sql[:2] != "--"]
@@ -144,7 +144,7 @@ async def test_finds_old_rows_by_index(system: System) -> None:
 
     steps = await system.control_plane.store.run(plans)
     assert not [step for step in steps if step.startswith("SCAN ") and "json_each" not in step]
-    indexes = ("session_by_end", "event_by_time", "stop_order_by_confirmation")
+    indexes = ("session_by_end", "stop_order_by_confirmation")
     for index in (*indexes, "token_by_revocation", "token_by_expiry"):
         assert any(index in step for step in steps), index
 

@@ -11,6 +11,7 @@ from controlplane.retention import surplus
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.access import tokens
+from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import session_rows
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, eventually_equals, token_id
@@ -125,9 +126,35 @@ async def test_oldest_audit_entries_of_the_account_are_removed(system: Scraped) 
         await system.make_token(name=f"t{number}", scopes=[])
     before = await system.rows("SELECT count(*) FROM event WHERE account != 'alice'")
     await system.control_plane.surplus.remove_surplus(["alice"])
-    names = "SELECT data->>'name' FROM event WHERE account='alice' ORDER BY sequence"
+    names = "SELECT data->>'name' FROM event WHERE account='alice' AND kind LIKE 'token.%'"
     assert await system.rows(names) == [("t2",), ("t3",), ("t4",), ("t5",)]
     assert await system.rows("SELECT count(*) FROM event WHERE account != 'alice'") == before
+
+
+@FEW
+async def test_each_class_of_events_has_a_number_of_its_own(system: Scraped) -> None:
+    for number in range(6):
+        await system.start(id=f"s{number}")
+        await system.make_token(name=f"t{number}", scopes=[])
+    await system.control_plane.surplus.remove_surplus(["alice"])
+    count = "SELECT count(*) FROM event WHERE account='alice' AND kind LIKE ?"
+    assert await system.rows(count, "session.%") == [(4,)]
+    assert await system.rows(count, "token.%") == [(4,)]
+    assert await system.rows(count, "account.%") == [(1,)], "kept by age alone"
+    newest = "SELECT object FROM event WHERE account='alice' AND kind LIKE 'session.%'"
+    assert ("s5",) in await system.rows(newest)
+
+
+@FEW
+async def test_surplus_events_are_removed_in_portions(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_retention, "PORTION", 2)
+    for number in range(12):
+        await system.make_token(name=f"t{number}", scopes=[])
+    await system.control_plane.surplus.remove_surplus(["alice"])
+    names = "SELECT data->>'name' FROM event WHERE kind='token.created' AND account='alice'"
+    assert await system.rows(names) == [("t8",), ("t9",), ("t10",), ("t11",)]
 
 
 async def test_oldest_ended_tokens_of_the_account_are_removed(

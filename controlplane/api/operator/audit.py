@@ -48,9 +48,6 @@ class AuditEvent(Shown):
 async def list_audit(request: web.Request, query: AuditQuery) -> Listing[AuditEvent]:
     """List changes, newest first."""
     same = query.model_dump(exclude={"limit", "token"})
-    # One more row shows whether there is a next page.
-    wanted = AuditFilter(limit=query.limit + 1, actor=query.token, **same)
-    lines = await services_of(request).store.read(find, wanted)
-    shown = lines[: query.limit]
-    before = shown[-1].sequence if len(lines) > query.limit else None
-    return Listing(shown, AuditEvent.show, {"before": before})
+    wanted = AuditFilter(limit=query.limit, actor=query.token, **same)
+    page = await services_of(request).store.read(find, wanted)
+    return Listing(page.lines, AuditEvent.show, {"before": page.before})

@@ -42,3 +42,15 @@ class AuditLine:
     address: str
     object: str
     data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Lines of the audit, newest first.
+
+    `before` is that of the next page, None after the oldest. A page can have fewer lines than its
+    limit, and a next page, since it looks at a bounded number of events.
+    """
+
+    lines: tuple[AuditLine, ...]
+    before: int | None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from controlplane.domain.access.quotas import Quota
-from controlplane.domain.events.event import JSON_NAME, Audience, Event
+from controlplane.domain.events.event import JSON_NAME, Audience, Event, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +12,7 @@ class AccountEvent(Event):
     """An event of an account."""
 
     audience = Audience.BOTH
+    retention = Retention.AGE
     object_type = "the account"
 
 
@@ -48,6 +49,7 @@ class TokenEvent(Event):
     """An event of a token."""
 
     audience = Audience.BOTH
+    retention = Retention.ACTS
     object_type = "the token's id"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event
+from controlplane.domain.events.event import Audience, Event, Retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +12,7 @@ class EnrolmentTokenCreated(Event):
 
     kind = "agent.token_created"
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the enrolment token's id"
 
     region: str
@@ -24,6 +25,7 @@ class AgentEvent(Event):
     """An event of an agent."""
 
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the agent"
 
 
@@ -91,6 +93,7 @@ class AuthorityEvent(Event):
     """An event of the authority of the agents' certificates."""
 
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the new authority's fingerprint"
 
 

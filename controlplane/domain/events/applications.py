@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event
+from controlplane.domain.events.event import Audience, Event, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +11,7 @@ class ApplicationEvent(Event):
     """An event of an application."""
 
     audience = Audience.BOTH
+    retention = Retention.ACTS
     object_type = "the application"
 
 
@@ -35,6 +36,7 @@ class TagEvent(Event):
     """An event of a tag."""
 
     audience = Audience.BOTH
+    retention = Retention.ACTS
     object_type = "`application:tag`"
 
 
@@ -61,6 +63,7 @@ class WarmPoolEvent(Event):
     """An event of a warm pool."""
 
     audience = Audience.BOTH
+    retention = Retention.ACTS
     object_type = "`application/region`"
 
 

@@ -6,7 +6,7 @@ log. A released kind keeps its name and its fields; a field that gets another me
 """
 
 from dataclasses import Field, asdict, dataclass, fields, is_dataclass
-from enum import StrEnum, auto
+from enum import Enum, StrEnum, auto
 from typing import Any, ClassVar
 
 from controlplane.domain.access.audit import Actor
@@ -23,6 +23,18 @@ class Audience(StrEnum):
     BOTH = auto()
 
 
+class Retention(Enum):
+    """How long events are kept.
+
+    An account can cause any number of events, and loses its own oldest ones beyond a number. Each
+    of its classes has a number of its own: sessions do not push out what tokens were used for.
+    """
+
+    AGE = auto()  # What operators did, by age alone
+    ACTS = auto()  # What callers did, by age and number
+    SESSIONS = auto()  # What happened to sessions, by age and number
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """A change. The fields of each kind are its data.
@@ -34,6 +46,7 @@ class Event:
     kind: ClassVar[str]
     """`topic.deed`, unique among all kinds."""
     audience: ClassVar[Audience]
+    retention: ClassVar[Retention]
     object_type: ClassVar[str]
     """What `subject` names, in words for the documentation."""
     version: ClassVar[int] = 1

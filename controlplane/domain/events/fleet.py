@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event
+from controlplane.domain.events.event import Audience, Event, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +11,7 @@ class RegionEvent(Event):
     """An event of a region."""
 
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the region"
 
 
@@ -33,6 +34,7 @@ class NodePoolEvent(Event):
     """An event of a node pool."""
 
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the node pool"
 
 
@@ -59,6 +61,7 @@ class RegistryEvent(Event):
     """An event of a registry."""
 
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "the registry"
 
 
@@ -102,6 +105,7 @@ class DatabaseRestored(Event):
 
     kind = "database.restored"
     audience = Audience.OPERATOR
+    retention = Retention.AGE
     object_type = "none"
 
     of: str

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType, ModuleType
 
 from controlplane.domain.events import accounts, agents, applications, fleet, sessions
-from controlplane.domain.events.event import Event
+from controlplane.domain.events.event import Event, Retention
 
 _MODULES = (sessions, applications, accounts, agents, fleet)
 
@@ -18,3 +18,8 @@ def _kinds_of(module: ModuleType) -> Iterator[type[Event]]:
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {event.kind: event for module in _MODULES for event in _kinds_of(module)}
 )
+
+
+def kinds_kept(retention: Retention) -> tuple[str, ...]:
+    """Return the kinds of a class of retention."""
+    return tuple(kind for kind, event in KINDS.items() if event.retention is retention)

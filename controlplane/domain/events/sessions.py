@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event
+from controlplane.domain.events.event import Audience, Event, Retention
 from controlplane.domain.sessions.adoption import PlacedSession
 from tiltyard.contract import EndReason
 
@@ -12,6 +12,7 @@ class SessionEvent(Event):
     """An event of a session."""
 
     audience = Audience.BOTH
+    retention = Retention.SESSIONS
     object_type = "the session"
 
 

@@ -26,6 +26,7 @@ class Topic(Enum):
     REGION = auto()  # Name
     NODE_POOL = auto()  # Name
     REGISTRY = auto()  # Name
+    EVENT = auto()  # Without a key: the log has further events
     STOP_ORDER = auto()  # Agent, internal id: a new order that is to be sent
 
 

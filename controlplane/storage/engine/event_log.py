@@ -1,33 +1,58 @@
-"""Writes the log of events. Nothing else adds rows to its table."""
+"""Writes the log of events. Nothing else adds rows to its table, or numbers them.
+
+The number of an event is counted in one row of the database, not by a process. A transaction
+changes this row last, and holds it until its COMMIT: once a reader sees a number, no lower one can
+become visible.
+"""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from controlplane.domain.events.event import Event
+from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from tiltyard.runtime.clock import to_ms
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """Convert an event to the values of its row."""
-    kind = event.kind
+    """Convert an event to the values of its row, without its number."""
+    data = event.data()
     return {
         "time": to_ms(event.time),
-        "topic": kind.partition(".")[0],
-        "kind": kind,
+        "kind": event.kind,
+        "version": event.version,
         "account": event.account,
         "actor": event.actor.name,
         "address": event.actor.address,
         "object": event.subject,
-        "data": json.dumps(event.data()),
+        "data": json.dumps(data) if data else "{}",
     }
 
 
 def write_events(db: Database, rows: Sequence[dict[str, Any]]) -> None:
-    """Write the events of a transaction."""
+    """Number and write the events of a transaction, as its last step."""
+    [last] = db.execute(
+        "UPDATE event_counter SET number = number + :count RETURNING number", {"count": len(rows)}
+    ).fetchone()
+    for number, row in enumerate(rows, start=last - len(rows) + 1):
+        row["sequence"] = number
     db.executemany(
-        "INSERT INTO event(time_ms, topic, kind, account, actor, address, object, data)"
-        " VALUES (:time, :topic, :kind, :account, :actor, :address, :object, :data)",
+        "INSERT INTO event(sequence, time_ms, kind, version, account, actor, address, object,"
+        " data) VALUES (:sequence, :time, :kind, :version, :account, :actor, :address, :object,"
+        " :data)",
         rows,
+    )
+    db.changed(Topic.EVENT)
+
+
+def begin_epoch(db: Database, now: float) -> None:
+    """Begin an epoch: from now on, events may get numbers that other events had.
+
+    An epoch is at least the wall time in seconds, so that two restores of one backup differ.
+    """
+    db.execute(
+        "UPDATE event_counter SET epoch ="
+        " CASE WHEN epoch < :seconds THEN :seconds ELSE epoch + 1 END",
+        {"seconds": int(now)},
     )

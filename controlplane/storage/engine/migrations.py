@@ -258,27 +258,29 @@ CREATE TABLE lost_time (
 ) STRICT;
 INSERT INTO lost_time(begin_ms) VALUES (0);
 
--- The audit. `topic` is the first word of `kind`. `address` is where the request came from; empty
--- for what the product did by itself.
+-- The log of events. `sequence` is an event's number, `version` the format of its data; `address`
+-- is where the request came from, empty for what the product did by itself.
 CREATE TABLE event (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,
-    topic TEXT NOT NULL,
     kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
     account TEXT NOT NULL,
     actor TEXT NOT NULL,
     address TEXT NOT NULL DEFAULT '',
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-CREATE INDEX event_by_time ON event(time_ms);
--- A page, newest first, by each thing that it can be filtered by. Of two filters SQLite takes the
--- index that was made later, so those which find fewer rows come later.
-CREATE INDEX event_by_topic ON event(topic);
-CREATE INDEX event_by_kind ON event(kind);
+-- Every event is written to each index: a query by anything else reads a bounded part of the log.
 CREATE INDEX event_by_account ON event(account);
-CREATE INDEX event_by_actor ON event(actor);
 CREATE INDEX event_by_object ON event(object);
+
+-- The number of the newest event; see `event_log.py`. The epoch changes with an older database.
+CREATE TABLE event_counter (
+    epoch INTEGER NOT NULL,
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO event_counter(epoch, number) VALUES (1, 0);
 """
 
 MIGRATIONS: tuple[str, ...] = (_FIRST,)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from controlplane.domain.access.audit import Actor
-from controlplane.domain.events.event import Audience, Event
+from controlplane.domain.events.event import Audience, Event, Retention
 
 
 def probe(kind: str, account: str, subject: str, *, actor: Actor, now: float) -> Event:
@@ -19,5 +19,7 @@ class Padded(Event):
 
     kind = "test.padded"
     audience = Audience.OPERATOR
+    retention = Retention.AGE
+    object_type = "none"
 
     padding: str

@@ -1,67 +1,85 @@
-"""Queries and retention of the audit, which is a filter of the log of events.
+"""Queries of the audit, which is a filter of the log of events.
 
-Kinds are `topic.deed`. Every filter has an index in sequence order: a query reads only its page.
+A page is read from the index of its object or account, or from the log, in the order of the
+numbers. The other filters have no index: a page with one of them looks at SCANNED events at most.
 """
 
 import json
-from dataclasses import asdict
+from typing import Any
 
-from controlplane.domain.access.audit import AuditFilter, AuditLine
+from controlplane.domain.access.audit import AuditFilter, AuditLine, AuditPage
 from controlplane.storage.engine.database import Database
-from controlplane.storage.engine.statements import PORTION, remove_some
-from tiltyard.runtime.clock import from_ms, to_ms
+from tiltyard.runtime.clock import from_ms
+
+SCANNED = 50_000  # Events that a page looks at, some 50 ms of the thread of long reads
 
 
-def find(db: Database, wanted: AuditFilter) -> list[AuditLine]:
+def find(db: Database, wanted: AuditFilter) -> AuditPage:
     """Read a page, newest first."""
-    rows = db.execute(*page_query(wanted))
-    return [_line(*row) for row in rows]
+    last = _last_scanned(db, wanted)
+    rows = db.execute(*page_query(wanted, after=last - 1)).fetchall()
+    lines = tuple(_line(*row) for row in rows[: wanted.limit])
+    if len(rows) > wanted.limit:
+        return AuditPage(lines, lines[-1].sequence)
+    return AuditPage(lines, last or None)
 
 
-def page_query(wanted: AuditFilter) -> tuple[str, dict[str, int | str | None]]:
-    """Build the query of a page, and its parameters."""
-    by_kind = "kind" if "." in (wanted.kind or "") else "topic"
-    filters = {
-        "object = :object": wanted.object,
-        "actor = :actor": wanted.actor,
+def page_query(wanted: AuditFilter, after: int) -> tuple[str, dict[str, Any]]:
+    """Build the query of a page and one further line, after a number, and its parameters."""
+    kind = wanted.kind or ""
+    by_kind = "kind = :kind" if "." in kind else "substr(kind, 1, length(:kind)) = :kind"
+    filters = _indexed(wanted) | {
         "account = :account": wanted.account,
-        f"{by_kind} = :kind": wanted.kind,
-        "sequence < :before": wanted.before,
+        "actor = :actor": wanted.actor,
+        by_kind: wanted.kind,
+        "sequence > :after": after if after >= 0 else None,
     }
-    conditions = [condition for condition, value in filters.items() if value is not None]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     sql = (
         "SELECT sequence, time_ms, kind, account, actor, address, object, data FROM event"  # noqa: S608
-        f"{where} ORDER BY sequence DESC LIMIT :limit"
+        f"{_where(filters)} ORDER BY sequence DESC LIMIT :limit"
     )
-    return sql, asdict(wanted)
+    values = _values(wanted) | {"after": after, "limit": wanted.limit + 1}
+    return sql, values | {"kind": kind if "." in kind else f"{kind}."}
 
 
-def remove_old(db: Database, before: float) -> int:
-    """Remove a portion of the lines from before a time; return how many.
-
-    Found by time, which need not follow the sequence: clocks are set.
-    """
-    return len(remove_some(db, "event", "sequence", "time_ms < :value", value=to_ms(before)))
-
-
-def surplus_of(db: Database, account: str, most: int) -> int | None:
-    """Find the newest of an account's lines beyond its newest `most`; None if it has no more."""
-    row = db.execute(
-        "SELECT sequence FROM event WHERE account=:account"
-        " ORDER BY sequence DESC LIMIT 1 OFFSET :most",
-        {"account": account, "most": most},
-    ).fetchone()
-    return None if row is None else int(row[0])
-
-
-def remove_until(db: Database, account: str, last: int) -> int:
-    """Remove a portion of an account's lines up to a sequence number; return how many."""
-    chosen = (
-        "SELECT sequence FROM event WHERE account=:account AND sequence <= :last LIMIT :portion"
+def scan_query(wanted: AuditFilter) -> tuple[str, dict[str, Any]]:
+    """Build the query of the first number that a page does not look at, and its parameters."""
+    sql = (
+        f"SELECT sequence FROM event{_where(_indexed(wanted))}"  # noqa: S608
+        " ORDER BY sequence DESC LIMIT 1 OFFSET :scanned"
     )
-    values = {"account": account, "last": last, "portion": PORTION}
-    return int(db.execute(f"DELETE FROM event WHERE sequence IN ({chosen})", values).rowcount)  # noqa: S608
+    return sql, _values(wanted) | {"scanned": SCANNED}
+
+
+def _last_scanned(db: Database, wanted: AuditFilter) -> int:
+    """Return the number before which a page goes on that looks no further; 0 for the oldest."""
+    is_indexed = wanted.kind is None and wanted.actor is None
+    if is_indexed and (wanted.object is None or wanted.account is None):
+        return 0
+    row = db.execute(*scan_query(wanted)).fetchone()
+    return 0 if row is None else int(row[0]) + 1
+
+
+def _indexed(wanted: AuditFilter) -> dict[str, Any]:
+    """Return the conditions that an index finds, with their values."""
+    narrowest = {"account = :account": wanted.account}
+    if wanted.object is not None:
+        narrowest = {"object = :object": wanted.object}
+    return narrowest | {"sequence < :before": wanted.before}
+
+
+def _where(filters: dict[str, Any]) -> str:
+    conditions = [condition for condition, value in filters.items() if value is not None]
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _values(wanted: AuditFilter) -> dict[str, Any]:
+    return {
+        "account": wanted.account,
+        "object": wanted.object,
+        "actor": wanted.actor,
+        "before": wanted.before,
+    }
 
 
 def _line(sequence: int, time_ms: int, *texts: str) -> AuditLine:

@@ -15,6 +15,8 @@ from tiltyard.runtime.clock import to_ms
 MARGIN = 300.0  # Seconds by which the clocks of two machines, or a step of one, may differ
 JOINED = 600.0  # Seconds between two starts whose lost times become one
 
+_LAST_EVENT = "SELECT time_ms FROM event WHERE sequence = (SELECT max(sequence) FROM event)"
+
 
 def begin(db: Database) -> None:
     """Begin a lost time at the last entry, before anything else is written; or extend the last.
@@ -22,13 +24,12 @@ def begin(db: Database) -> None:
     Hosts that report are noted every minute, and most changes in the audit.
     """
     db.execute(
-        "UPDATE lost_time SET end_ms=NULL"
-        " WHERE end_ms >= (SELECT max(time_ms) FROM event) - :joined",
+        f"UPDATE lost_time SET end_ms=NULL WHERE end_ms >= ({_LAST_EVENT}) - :joined",  # noqa: S608
         {"joined": to_ms(JOINED)},
     )
     db.execute(
-        "INSERT INTO lost_time(begin_ms) SELECT coalesce(last_ms, 0) FROM"
-        " (SELECT max(at_ms) AS last_ms FROM (SELECT max(time_ms) AS at_ms FROM event"
+        "INSERT INTO lost_time(begin_ms) SELECT coalesce(last_ms, 0) FROM"  # noqa: S608
+        f" (SELECT max(at_ms) AS last_ms FROM (SELECT ({_LAST_EVENT}) AS at_ms"
         " UNION SELECT max(last_report_ms) FROM agent) AS entries) AS newest"
         " WHERE NOT EXISTS (SELECT 1 FROM lost_time WHERE end_ms IS NULL)"
     )

@@ -1,15 +1,18 @@
 """Events are written with the transactions that append them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.errors import ConflictError, StoreError
 from controlplane.domain.events.fleet import DatabaseRestored, RegionCreated
+from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.event_log import begin_epoch
 from controlplane.storage.engine.store import Store
-from tests.support.controlplane.transactions import blocked, run_sql
+from tests.support.controlplane.transactions import blocked, opened, run_sql
 
 
 def append(db: Database, *names: str) -> None:
@@ -55,8 +58,49 @@ async def test_events_of_a_batch_that_cannot_be_committed_are_dropped(store: Sto
     assert await objects(store) == ["c"]
 
 
+async def test_numbers_follow_the_commits_without_a_gap(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        await store.run(append, name)
+    with pytest.raises(ConflictError):
+        await store.run(append_and_fail, "undone")
+    await store.run(append, "d", "e")
+    rows = await store.read(run_sql, "SELECT sequence FROM event ORDER BY sequence")
+    assert [number for (number,) in rows] == [1, 2, 3, 4, 5]
+
+
+async def test_numbers_of_removed_events_are_not_used_again(store: Store) -> None:
+    await store.run(append, "a", "b")
+    await store.run(run_sql, "DELETE FROM event")
+    await store.run(append, "c")
+    assert await store.read(run_sql, "SELECT sequence FROM event") == [(3,)]
+
+
+async def test_two_processes_number_one_log(tmp_path: Path) -> None:
+    async with opened(tmp_path / "db") as one, opened(tmp_path / "db") as other:
+        for name in ("a", "b", "c"):
+            await asyncio.gather(one.run(append, name), other.run(append, name))
+        rows = await one.read(run_sql, "SELECT sequence FROM event ORDER BY sequence")
+    assert [number for (number,) in rows] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_subscribers_hear_once_per_commit_that_the_log_has_grown(store: Store) -> None:
+    heard: list[Change] = []
+    store.changes.subscribe({Topic.EVENT}, heard.append)
+    await store.run(append, "a", "b")
+    await store.run(run_sql, "DELETE FROM event")
+    assert heard == [Change(Topic.EVENT)]
+
+
+async def test_epochs_grow_and_are_at_least_the_time(store: Store) -> None:
+    epochs = []
+    for now in (1000.5, 1000.5, 10.0):
+        await store.run(begin_epoch, now)
+        epochs += await store.read(run_sql, "SELECT epoch FROM event_counter")
+    assert epochs == [(1000,), (1001,), (1002,)]
+
+
 async def test_row_has_the_fields_of_its_kind_as_json(store: Store) -> None:
     await store.run(lambda db: db.append(DatabaseRestored("", "", ITSELF, 1.5, of="x")))
-    columns = "time_ms, kind, account, actor, address, object, data"
+    columns = "time_ms, kind, version, account, actor, address, object, data"
     [row] = await store.read(run_sql, f"SELECT {columns} FROM event")
-    assert row == (1500, "database.restored", "", "controlplane", "", "", '{"of": "x"}')
+    assert row == (1500, "database.restored", 1, "", "controlplane", "", "", '{"of": "x"}')

@@ -14,12 +14,13 @@ from controlplane.domain.access.enrolment import EnrolmentRequest, Issued, Place
 from controlplane.domain.access.quotas import Quota
 from controlplane.domain.access.tokens import PresentedToken, mint
 from controlplane.domain.errors import StoppedDuringStartError
+from controlplane.domain.events.event import Retention
 from controlplane.domain.sessions.sessions import PageFilter, SessionFilter
 from controlplane.storage.engine.database import NO_VALUES, Database, Values
 from controlplane.storage.engine.sqlite import SqliteDatabase
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
-from controlplane.storage.tables.accounting import audit, restored
+from controlplane.storage.tables.accounting import audit, event_retention, restored
 from controlplane.storage.tables.applications import (
     applications,
     registries,
@@ -138,6 +139,8 @@ def attempt_again(db: Database) -> None:
         sessions.begin_attempt(db, "alice", "one", ATTEMPT, now=NOW)
 
 
+EVENTS_OF_TOKENS = ("alice", Retention.ACTS)
+
 OTHERS: list[tuple[Do, Do]] = [
     (nothing, accounts.names),
     (nothing, accounts.find),
@@ -146,9 +149,10 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: tokens.find(db, None, NOW, ended_too=False)),
     (nothing, lambda db: tokens.is_good(db, "x", NOW)),
     (nothing, lambda db: tokens.good_of(db, ["x"], NOW)),
-    (nothing, lambda db: audit.remove_old(db, NOW)),
-    (nothing, lambda db: audit.surplus_of(db, "alice", 1)),
-    (nothing, lambda db: audit.remove_until(db, "alice", 1)),
+    (nothing, lambda db: event_retention.remove_old(db, 0, before=NOW + 1, now=NOW)),
+    (nothing, lambda db: event_retention.has_surplus(db, "alice", 1)),
+    (nothing, lambda db: event_retention.surplus_of(db, *EVENTS_OF_TOKENS, 1)),
+    (nothing, lambda db: event_retention.remove_until(db, *EVENTS_OF_TOKENS, after=0, last=99)),
     (limited, lambda db: sessions.reserve(db, cold("one"))),
     (limited, lambda db: warm_pools.put(db, replace(POOL, size=2, labels={}), ACTOR, NOW)),
     (nothing, lambda db: restored.mark_restored(db, "2026-01-01T00:00:00Z", NOW)),
@@ -216,6 +220,7 @@ def record(db: Recorder) -> None:
     db.execute("INSERT INTO account(name, created_ms) VALUES ('alice', 1000)")
     db.execute("INSERT INTO agent(name, address) VALUES ('h', 'unix:/h'), ('g', 'unix:/g')")
     begin(db)
+    db.write_events()
     for before, do in [*(case[1:] for case in CASES), *OTHERS]:
         db.execute("SAVEPOINT one")
         before(db)

@@ -81,6 +81,7 @@ KEYS: dict[str, tuple[Topic, tuple[str, ...]]] = {
     "region": (Topic.REGION, ("name",)),
     "node_pool": (Topic.NODE_POOL, ("name",)),
     "registry": (Topic.REGISTRY, ("name",)),
+    "event": (Topic.EVENT, ()),
 }
 
 SENT_STOP_ORDER = (

@@ -18,13 +18,14 @@ from tests.unit.controlplane.storage.tables.all_statements import (
     record_lists,
 )
 
-CALLS = {"execute", "executemany", "write_row", "remove_some"}
+CALLS = {"execute", "executemany", "write_row", "remove_some", "begin_epoch"}
 
 SMALL = {
     "account",
     "agent",
     "application",
     "enrolment_token",
+    "event_counter",
     "json_each",
     "lost_time",
     "node_pool",
@@ -35,7 +36,8 @@ SMALL = {
 """What may be read as a whole: lists of a statement, tables that operators or accounts bound."""
 
 SCANS = {
-    "audit.find": 1,  # a page without a filter, newest first
+    "audit._last_scanned": 1,  # a bounded number, newest first
+    "audit.find": 4,  # pages without a filter that has an index, newest first, and bounded
     "enrolment.enrol": 1,  # skipped by SQLite: no session refers to an agent without a row
     "exposure.find": 1,  # all sessions of one host, for operators
     "fleet.declare": 1,  # skipped by SQLite, as above

@@ -45,8 +45,8 @@ async def test_frequent_starts_extend_one_lost_time(store: Store) -> None:
     for second in range(1, 50):
         await rows(
             store,
-            "INSERT INTO event(time_ms, topic, kind, account, actor, object, data)"
-            f" VALUES ({int(NOW + second) * 1000}, 'k', 'k', '', '', '', '{{}}')",
+            "INSERT INTO event(time_ms, kind, version, account, actor, object, data)"
+            f" VALUES ({int(NOW + second) * 1000}, 'k', 1, '', '', '', '{{}}')",
         )
         await serve(store, NOW + second + 1)
     assert await times(store) == [(0, (NOW + 50) * 1000)]

@@ -82,6 +82,22 @@ class AgentUndrained(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUnresponsive(AgentEvent):
+    """A host has not reported for a minute. Its sessions go on, and are not given up yet."""
+
+    kind = "agent.unresponsive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentBack(AgentEvent):
+    """An unresponsive host reports again; `wasLost` if its sessions had been given up."""
+
+    kind = "agent.back"
+
+    was_lost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLost(AgentEvent):
     """The sessions of an unresponsive host were given up."""
 

@@ -1,10 +1,11 @@
 """Events of sessions, in the order of a session's life."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.domain.events.event import Audience, Event, Retention
 from controlplane.domain.sessions.adoption import PlacedSession
-from tiltyard.contract import EndReason
+from tiltyard.contract import EndReason, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,42 @@ class SessionNotStarted(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRunning(SessionEvent):
+    """The game runs on `host`, the address for players.
+
+    `skipped` has `restarting` if the run before it failed and nothing was reported in between.
+    """
+
+    kind = "session.running"
+
+    host: str
+    skipped: Sequence[State] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReady(SessionEvent):
+    """The ports of a run are all bound: players can connect. `readyMs` is the host's time."""
+
+    kind = "session.ready"
+
+    host: str
+    ready_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRestarting(SessionEvent):
+    """A run has failed, and the game is started again.
+
+    `skipped` has `running` if it had been started once more and nothing was reported in between.
+    """
+
+    kind = "session.restarting"
+
+    host: str
+    skipped: Sequence[State] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStop(SessionEvent):
     """A stop was requested."""
 
@@ -40,12 +77,24 @@ class SessionStop(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStopping(SessionEvent):
+    """The game was told to stop, and has its grace period. `skipped` is empty."""
+
+    kind = "session.stopping"
+
+    host: str
+    skipped: Sequence[State] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnded(SessionEvent):
-    """A session has ended."""
+    """A session has ended. `exitCode` is null if its host has not reported one."""
 
     kind = "session.ended"
 
     reason: EndReason | None
+    exit_code: int | None = None
+    host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

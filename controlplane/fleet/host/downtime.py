@@ -10,7 +10,7 @@ from controlplane.domain.errors import StoreError
 from controlplane.domain.hosts.written import Written
 from controlplane.fleet.host.state import HostState
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.hosts.fleet import lose, note_downtime, note_report
+from controlplane.storage.tables.hosts.contact import lose, note_downtime, note_report
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -71,7 +71,8 @@ class Downtime:
             if self._seconds >= self.lost_after:
                 await self._lose()
             elif self._seconds - self._stored >= WRITE_INTERVAL:
-                await self.store.run(note_downtime, self.host.name, self._seconds)
+                wall = self.clock.time()
+                await self.store.run(note_downtime, self.host.name, self._seconds, wall)
                 self._stored = self._seconds
         except StoreError as error:
             log.warning("cannot store the downtime of a host", error=str(error))

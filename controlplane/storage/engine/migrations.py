@@ -173,6 +173,7 @@ CREATE TABLE enrolment_token (
 -- `claim` is the claim of a standby as JSON, to repeat it, or else the lifetime; NULL once ended.
 -- `failed_ms` is when its last failed run ended by the host's clock, `most_players` the highest
 -- number of players since then; `earlier_players` has such pairs of the failed runs, as JSON.
+-- `ready_ms` is when the ports of its newest run were all bound, by the host's clock.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -202,6 +203,7 @@ CREATE TABLE session (
     detail TEXT NOT NULL DEFAULT '',
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     failed_ms INTEGER,
+    ready_ms INTEGER,
     most_players INTEGER NOT NULL DEFAULT 0,
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
@@ -258,8 +260,7 @@ CREATE TABLE lost_time (
 ) STRICT;
 INSERT INTO lost_time(begin_ms) VALUES (0);
 
--- The log of events. `sequence` is an event's number, `version` the format of its data; `address`
--- is where the request came from, empty for what the product did by itself.
+-- The log of events. `address` is where the request came from, empty if there was none.
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,

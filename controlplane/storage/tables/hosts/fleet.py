@@ -5,22 +5,21 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from controlplane.domain.access.audit import ITSELF, Actor
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.privileges import Privileges
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.events.agents import AgentDrained, AgentLost, AgentRemoved, AgentUndrained
+from controlplane.domain.events.agents import AgentDrained, AgentRemoved, AgentUndrained
 from controlplane.domain.events.fleet import REMOVED, NodePoolSet, RegionCreated
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.contract import Drain
-from controlplane.domain.hosts.written import Written
 from controlplane.domain.placement.node_pools import NodePool
 from controlplane.domain.placement.placement import NodePoolRules, Strategy
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
 from controlplane.storage.tables.applications.registries import declare_registries
-from controlplane.storage.tables.sessions.session_ends import give_up_sessions, lose_sessions
+from controlplane.storage.tables.sessions.session_ends import lose_sessions
 from tiltyard.contract import Capability
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -262,36 +261,3 @@ def learn_drain(db: Database, agent: str, drain: Drain) -> None:
         {"agent": agent, **asdict(drain), "deadline": to_ms(drain.deadline)},
     )
     db.changed(Topic.HOST, agent)
-
-
-def note_report(db: Database, agent: str, now: float, written: Written) -> None:
-    """Write that a host has reported, and which of its reports are in rows."""
-    db.execute(
-        "UPDATE agent SET last_report_ms=:now, downtime_ms=0, lost_ms=NULL,"
-        " written_incarnation=:incarnation, written_sequence=:sequence WHERE name=:agent",
-        {"agent": agent, "now": to_ms(now), **written._asdict()},
-    )
-    db.changed(Topic.HOST, agent)
-
-
-def note_downtime(db: Database, agent: str, seconds: float) -> None:
-    """Write a host's downtime."""
-    sql = "UPDATE agent SET downtime_ms=:downtime WHERE name=:agent"
-    db.execute(sql, {"agent": agent, "downtime": to_ms(seconds)})
-    db.changed(Topic.HOST, agent)
-
-
-def lose(db: Database, agent: str, starting: Collection[str], now: float) -> None:
-    """Give up an unresponsive host's sessions; those in `starting` are left to their tasks.
-
-    Those that still run when it is back are stopped.
-    """
-    lost = db.execute(
-        "UPDATE agent SET lost_ms=:now WHERE name=:agent AND lost_ms IS NULL"
-        " AND removed_ms IS NULL AND revoked_ms IS NULL",
-        {"agent": agent, "now": to_ms(now)},
-    )
-    if lost.rowcount:
-        db.changed(Topic.HOST, agent)
-        db.append(AgentLost("", agent, ITSELF, now))
-        give_up_sessions(db, agent, starting, now)

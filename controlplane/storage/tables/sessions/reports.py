@@ -1,11 +1,13 @@
 """Session reports of agents: the facts of `domain/sessions/adoption`, and its decisions."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.domain.access.audit import Actor
-from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate, SessionEnded
+from controlplane.domain.events.reported import KnownSession, reported_events
+from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate
 from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.domain.sessions.adoption import (
     Duplicate,
@@ -32,6 +34,7 @@ from controlplane.storage.tables.sessions.session_rows import (
     write_report,
 )
 from controlplane.storage.tables.sessions.stop_orders import confirm_stop, order_stop
+from tiltyard.contract import State
 from tiltyard.runtime.clock import to_ms
 
 ReadTicket = Callable[[str, HostSession], Placed | None]
@@ -39,7 +42,7 @@ ReadTicket = Callable[[str, HostSession], Placed | None]
 
 _REPORTED = (
     "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail,"
-    " failed_ms"
+    " failed_ms, ready_ms"
 )
 """The columns that hosts report; `confirmed` is that they report the session at all."""
 
@@ -214,18 +217,9 @@ def _note_duplicate(
 ) -> None:
     stopped = duplicate.stopped
     order_stop(db, stopped.agent, stopped.internal_id, StopCause.SUPERSEDED, now=by.now)
-    account = session.identity.account
-    session_id = session.identity.session_id
-    db.append(
-        SessionDuplicate(
-            account,
-            session_id,
-            Actor(by.agent),
-            by.now,
-            stopped=duplicate.stopped,
-            kept=duplicate.kept,
-        )
-    )
+    identity = session.identity
+    subject = (identity.account, identity.session_id, Actor(by.agent), by.now)
+    db.append(SessionDuplicate(*subject, stopped=stopped, kept=duplicate.kept))
 
 
 def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) -> None:
@@ -251,21 +245,28 @@ def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) 
     put_row(db, row, identity.labels)
 
 
-def _write(db: Database, by: Reporter, session: HostSession, before: list[object]) -> None:
+def _write(db: Database, by: Reporter, session: HostSession, before: Sequence[Any]) -> None:
     """Write the report of a live row's session, if it differs from the row (`before`)."""
     ended = session.state.ended
     reported = _reported(session)
-    if [*reported.values()] == before and not ended:
+    if [*reported.values()] == [*before] and not ended:
         return
     # A host's wrong clock must not change the retention of a row.
     end_time = min(session.end_time or by.now, by.now) if ended else None
-    account, session_id = write_report(db, session.internal_id, reported, end_time)
+    key = write_report(db, session.internal_id, reported, end_time)
+    known = _known(key, before)
+    after = _known(key, [*reported.values()])
     failed = session.failure_time
-    if failed is not None and reported["failed_ms"] != before[-1]:
-        begin_run(db, account, session_id, failed=failed, now=by.now)
-    if ended:
-        why = session.end_reason
-        db.append(SessionEnded(account, session_id, Actor(by.agent), by.now, reason=why))
+    if failed is not None and after.failed_ms != known.failed_ms:
+        begin_run(db, *key, failed=failed, now=by.now)
+    for event in reported_events(known, after, session, reporter=Actor(by.agent), now=by.now):
+        db.append(event)
+
+
+def _known(key: tuple[str, str], reported: Sequence[Any]) -> KnownSession:
+    """Convert the values of `_REPORTED` of a row."""
+    is_confirmed, state, *_, failed_ms, ready_ms = reported
+    return KnownSession(*key, bool(is_confirmed), State(state), failed_ms, ready_ms)
 
 
 def _reported(session: HostSession) -> dict[str, object]:
@@ -288,4 +289,5 @@ def _values(session: HostSession) -> dict[str, object]:
         "exit_code": session.exit_code,
         "detail": session.detail,
         "failed_ms": to_ms(session.failure_time),
+        "ready_ms": to_ms(session.ready_time),
     }

@@ -22,7 +22,8 @@ def _end_session(
     """End a session of an agent. Idempotent."""
     row = end_row(db, agent, internal_id, reason=reason, now=now)
     if row is not None:
-        db.append(SessionEnded(row[0], row[1], ITSELF, now, reason=reason))
+        account, session_id, host = row
+        db.append(SessionEnded(account, session_id, ITSELF, now, reason=reason, host=host))
 
 
 def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:

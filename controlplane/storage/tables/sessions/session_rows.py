@@ -130,7 +130,8 @@ def write_report(
     account, session_id = db.execute(
         "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"  # noqa: S608
         " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
-        f" exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms{changes}"
+        " exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms,"
+        f" ready_ms=:ready_ms{changes}"
         " WHERE internal_id=:internal_id RETURNING account, id",
         {**reported, "end": to_ms(end_time), "internal_id": internal_id},
     ).fetchone()
@@ -142,15 +143,15 @@ def write_report(
 
 def end_row(
     db: Database, agent: str, internal_id: str, *, reason: EndReason, now: float
-) -> tuple[str, str] | None:
+) -> tuple[str, str, str] | None:
     """End a live session of an agent, as exited only if it was stopped.
 
-    Returns its account and id, None if there is no such session.
+    Returns its account, id and host, None if there is no such session.
     """
     row = db.execute(
         "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL,"
         " player_count=0 WHERE internal_id=:internal_id AND agent=:agent"
-        " AND ended_ms IS NULL RETURNING account, id",
+        " AND ended_ms IS NULL RETURNING account, id, host",
         {
             "state": State.EXITED if reason is EndReason.STOPPED else State.DEAD,
             "now": to_ms(now),
@@ -161,10 +162,10 @@ def end_row(
     ).fetchone()
     if row is None:
         return None
-    account, session_id = row
+    account, session_id, host = row
     _remove_ended_parts(db, account, session_id)
     db.changed(Topic.SESSION, account, session_id)
-    return account, session_id
+    return account, session_id, host
 
 
 def _remove_ended_parts(db: Database, account: str, session_id: str) -> None:

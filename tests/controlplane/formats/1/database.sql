@@ -7,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1795997673339,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1795997673339,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1795997673568,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1795999154723,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1795999154723,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1795999156386,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -30,10 +30,10 @@ CREATE TABLE agent (
     lost_ms INTEGER,
     written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpuph8qiqu/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795997673536,0,NULL,'74a16c5b-46c7-48c3-b5df-b352463c2a0f',0);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'401fc67a-2787-4127-a22a-733794e691d8','3d2126655c59cc1a0d81ba3b2336ea8bcf87f631',1798589675000,'d739636708bc7ee89bb5cbcd4b473583da2ed413c23ebbe39e94e117e3b07907',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'54a65147-ba29-40d5-8c1d-4808dbb9fdde','bd4b0ed23febd4161602fd2374de44d961f6618',1798589676000,'d739636708bc7ee89bb5cbcd4b473583da2ed413c23ebbe39e94e117e3b07907',0,1795997676062,0,0,NULL,NULL,0,NULL,'',0);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795997676072,NULL,NULL,NULL,'d739636708bc7ee89bb5cbcd4b473583da2ed413c23ebbe39e94e117e3b07907',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpxttjg5jf/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1795999156018,0,NULL,'ac5be79e-0812-4c33-ac6c-bc1a8019f4fe',0);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'0e526ce2-1d7d-4387-9ca2-baedff4fc835','734e1a9138cf2fbce9c63f2701843f4b78571e59',1798591160000,'17113c105ddc497b1d2c66f1abc1e3daf29695b4d51657845b731c23517b2a86',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'7782e5c3-c04c-476c-a4e9-74123455b27d','4740004531eacb3e2a5b33de576eff50277d85ae',1798591160000,'17113c105ddc497b1d2c66f1abc1e3daf29695b4d51657845b731c23517b2a86',0,1795999161419,0,0,NULL,NULL,0,NULL,'',0);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1795999161531,NULL,NULL,NULL,'17113c105ddc497b1d2c66f1abc1e3daf29695b4d51657845b731c23517b2a86',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -59,7 +59,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1795997673615);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1795999156831);
 CREATE TABLE application_region (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -78,10 +78,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('bf31502bb566d6b9',X'EC43EE79E8117EBC2F3319EE8816743E216BE29994B5F773A5B182E43747AFE1','local','default',NULL,1795998575971,1795997675989);
-INSERT INTO "enrolment_token" VALUES('3877382fb7597bd3',X'7549F0D5464B3BF9D57DE49954548E768A24E290CB1DC2A6AF1774A7A247B581','local','default',NULL,1795998576015,1795997676020);
-INSERT INTO "enrolment_token" VALUES('dce03fa6e76a3d31',X'D2ADB7F85FABA9792E4A5D69C7C9A8D8296409FA6356A397192823B6E6ECDD91','local','default',NULL,1795998576038,1795997676044);
-INSERT INTO "enrolment_token" VALUES('e76bca720e75b879',X'A616BE2864C5E1A1EFF3F97B30F33909038C5EB9E5A81F78111137259921638D','local','default',NULL,1795998576079,NULL);
+INSERT INTO "enrolment_token" VALUES('3010c16af4e8337d',X'02CF2FE369F39D27EA0F396129370935B938876C3A41861BCCF7573324E5D0C6','local','default',NULL,1796000060476,1795999160653);
+INSERT INTO "enrolment_token" VALUES('2d7a8da1dd5715f0',X'13AF93FB305EA5C5D49380F01C27C28290E7F9C12C772DF193278CD9A77873C1','local','default',NULL,1796000060867,1795999160910);
+INSERT INTO "enrolment_token" VALUES('cdbe720282a6dfb3',X'DF618C9F36D40A87221D14E4A2897B83D9E02B3ABC548D6C976A66A0B8FA647A','local','default',NULL,1796000061138,1795999161242);
+INSERT INTO "enrolment_token" VALUES('643d2ba92b0ab907',X'896E3D5417CF1195A61949832285DF71A859919DEA79CD4A9EE3C0ED7ED6D3AC','local','default',NULL,1796000061612,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,
@@ -93,57 +93,63 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1795997673339,'account.created',1,'alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1795997673339,'token.created',1,'alice','init','','6732656167ba8f18','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1795997673339,'account.created',1,'bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1795997673339,'token.created',1,'bob','init','','cc7e57525ce8d2b7','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1795997673339,'token.created',1,'','init','','517c8d9e00120b43','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1795997673554,'region.created',1,'','517c8d9e00120b43','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1795997673557,'node_pool.set',1,'','517c8d9e00120b43','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
-INSERT INTO "event" VALUES(8,1795997673564,'registry.set',1,'','517c8d9e00120b43','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1795997673568,'account.created',1,'carol','517c8d9e00120b43','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1795997673568,'token.created',1,'carol','517c8d9e00120b43','127.0.0.1','0bf76ce500d1a088','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1795997673574,'account.created',1,'dora','517c8d9e00120b43','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1795997673574,'token.created',1,'dora','517c8d9e00120b43','127.0.0.1','472709826c7f9745','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1795997673583,'account.changed',1,'alice','517c8d9e00120b43','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1795997673592,'account.removed',1,'dora','517c8d9e00120b43','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1795997673615,'application.created',1,'alice','6732656167ba8f18','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1795997673624,'tag.enabled',1,'alice','6732656167ba8f18','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1795997673642,'tag.enabled',1,'alice','6732656167ba8f18','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1795997673653,'token.created',1,'alice','6732656167ba8f18','127.0.0.1','12c5244acccf8ea8','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827533673653}');
-INSERT INTO "event" VALUES(19,1795997673656,'token.created',1,'alice','6732656167ba8f18','127.0.0.1','aa2a35e962ef79af','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1795997673659,'token.revoked',1,'alice','517c8d9e00120b43','127.0.0.1','aa2a35e962ef79af','{"with": "aa2a35e962ef79af"}');
-INSERT INTO "event" VALUES(21,1795997673670,'session.reserved',1,'alice','6732656167ba8f18','127.0.0.1','match ü','{}');
-INSERT INTO "event" VALUES(22,1795997673689,'session.reserved',1,'alice','6732656167ba8f18','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(23,1795997673720,'session.reserved',1,'alice','6732656167ba8f18','127.0.0.1','fails','{}');
-INSERT INTO "event" VALUES(24,1795997673745,'session.stop',1,'alice','6732656167ba8f18','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(25,1795997673759,'session.ended',1,'alice','a0','','stopped','{"reason": "stopped"}');
-INSERT INTO "event" VALUES(26,1795997673807,'session.ended',1,'alice','a0','','fails','{"reason": "exited"}');
-INSERT INTO "event" VALUES(27,1795997673874,'session.reserved',1,'alice','6732656167ba8f18','127.0.0.1','unknown','{}');
-INSERT INTO "event" VALUES(28,1795997675965,'session.not_started',1,'alice','controlplane','','unknown','{"why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
-INSERT INTO "event" VALUES(29,1795997675971,'agent.token_created',1,'','517c8d9e00120b43','127.0.0.1','bf31502bb566d6b9','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(30,1795997675989,'agent.enrolled',1,'','bf31502bb566d6b9','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "3d2126655c59cc1a0d81ba3b2336ea8bcf87f631"}');
-INSERT INTO "event" VALUES(31,1795997676015,'agent.token_created',1,'','517c8d9e00120b43','127.0.0.1','3877382fb7597bd3','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(32,1795997676020,'agent.enrolled',1,'','3877382fb7597bd3','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "bd4b0ed23febd4161602fd2374de44d961f6618"}');
-INSERT INTO "event" VALUES(33,1795997676038,'agent.token_created',1,'','517c8d9e00120b43','127.0.0.1','dce03fa6e76a3d31','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(34,1795997676044,'agent.enrolled',1,'','dce03fa6e76a3d31','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "57b3460f1335abe122955b287601b6874a6cf60f"}');
-INSERT INTO "event" VALUES(35,1795997676062,'agent.revoked',1,'','517c8d9e00120b43','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(36,1795997676072,'agent.removed',1,'','517c8d9e00120b43','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(37,1795997676079,'agent.token_created',1,'','517c8d9e00120b43','127.0.0.1','e76bca720e75b879','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1795997676086,'warm_pool.set',1,'alice','6732656167ba8f18','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1795999154723,'account.created',1,'alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1795999154723,'token.created',1,'alice','init','','b64d9ccd7f61cefd','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1795999154723,'account.created',1,'bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1795999154723,'token.created',1,'bob','init','','616eff07c9133ef3','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1795999154723,'token.created',1,'','init','','8098999bef714749','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1795999156142,'region.created',1,'','8098999bef714749','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1795999156187,'node_pool.set',1,'','8098999bef714749','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
+INSERT INTO "event" VALUES(8,1795999156305,'registry.set',1,'','8098999bef714749','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1795999156386,'account.created',1,'carol','8098999bef714749','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1795999156386,'token.created',1,'carol','8098999bef714749','127.0.0.1','f3bd198728c4ff09','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1795999156477,'account.created',1,'dora','8098999bef714749','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1795999156477,'token.created',1,'dora','8098999bef714749','127.0.0.1','cc1f0b265c369410','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1795999156548,'account.changed',1,'alice','8098999bef714749','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1795999156588,'account.removed',1,'dora','8098999bef714749','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1795999156831,'application.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1795999156994,'tag.enabled',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1795999157132,'tag.enabled',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1795999157162,'token.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','b0455affe9044bc3','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827535157162}');
+INSERT INTO "event" VALUES(19,1795999157185,'token.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','737a747a35e822d1','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1795999157218,'token.revoked',1,'alice','8098999bef714749','127.0.0.1','737a747a35e822d1','{"with": "737a747a35e822d1"}');
+INSERT INTO "event" VALUES(21,1795999157556,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','match ü','{}');
+INSERT INTO "event" VALUES(22,1795999157677,'session.running',1,'alice','a0','','match ü','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(23,1795999157677,'session.ready',1,'alice','a0','','match ü','{"host": "192.0.2.1", "readyMs": 1795999157659}');
+INSERT INTO "event" VALUES(24,1795999157848,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(25,1795999158039,'session.running',1,'alice','a0','','stopped','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(26,1795999158039,'session.ready',1,'alice','a0','','stopped','{"host": "192.0.2.1", "readyMs": 1795999157999}');
+INSERT INTO "event" VALUES(27,1795999158139,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','fails','{}');
+INSERT INTO "event" VALUES(28,1795999158227,'session.running',1,'alice','a0','','fails','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(29,1795999158227,'session.ready',1,'alice','a0','','fails','{"host": "192.0.2.1", "readyMs": 1795999158211}');
+INSERT INTO "event" VALUES(30,1795999158310,'session.stop',1,'alice','b64d9ccd7f61cefd','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(31,1795999158322,'session.ended',1,'alice','a0','','stopped','{"reason": "stopped", "exitCode": 0, "host": "192.0.2.1"}');
+INSERT INTO "event" VALUES(32,1795999158330,'session.ended',1,'alice','a0','','fails','{"reason": "exited", "exitCode": 0, "host": "192.0.2.1"}');
+INSERT INTO "event" VALUES(33,1795999158343,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','unknown','{}');
+INSERT INTO "event" VALUES(34,1795999160408,'session.not_started',1,'alice','controlplane','','unknown','{"why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
+INSERT INTO "event" VALUES(35,1795999160476,'agent.token_created',1,'','8098999bef714749','127.0.0.1','3010c16af4e8337d','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(36,1795999160653,'agent.enrolled',1,'','3010c16af4e8337d','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "734e1a9138cf2fbce9c63f2701843f4b78571e59"}');
+INSERT INTO "event" VALUES(37,1795999160867,'agent.token_created',1,'','8098999bef714749','127.0.0.1','2d7a8da1dd5715f0','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1795999160910,'agent.enrolled',1,'','2d7a8da1dd5715f0','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "4740004531eacb3e2a5b33de576eff50277d85ae"}');
+INSERT INTO "event" VALUES(39,1795999161138,'agent.token_created',1,'','8098999bef714749','127.0.0.1','cdbe720282a6dfb3','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(40,1795999161242,'agent.enrolled',1,'','cdbe720282a6dfb3','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "7aa1be954fbf752a74a7b39a21f9e7b2e104ab24"}');
+INSERT INTO "event" VALUES(41,1795999161419,'agent.revoked',1,'','8098999bef714749','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(42,1795999161531,'agent.removed',1,'','8098999bef714749','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(43,1795999161612,'agent.token_created',1,'','8098999bef714749','127.0.0.1','643d2ba92b0ab907','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(44,1795999161683,'warm_pool.set',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE event_counter (
     epoch INTEGER NOT NULL,
     number INTEGER NOT NULL
 ) STRICT;
-INSERT INTO "event_counter" VALUES(1,38);
+INSERT INTO "event_counter" VALUES(1,44);
 CREATE TABLE image (
     number INTEGER PRIMARY KEY,
     reference TEXT NOT NULL,
     account TEXT NOT NULL,
     UNIQUE (reference, account)
 ) STRICT;
-INSERT INTO "image" VALUES(1,'127.0.0.1:38243/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
-INSERT INTO "image" VALUES(2,'127.0.0.1:38243/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
+INSERT INTO "image" VALUES(1,'127.0.0.1:38907/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
+INSERT INTO "image" VALUES(2,'127.0.0.1:38907/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -156,7 +162,7 @@ CREATE TABLE lost_time (
     begin_ms INTEGER NOT NULL,
     end_ms INTEGER
 ) STRICT;
-INSERT INTO "lost_time" VALUES(0,1795997673384);
+INSERT INTO "lost_time" VALUES(0,1795999155022);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -175,8 +181,8 @@ CREATE TABLE player (
     UNIQUE (account, session, player),
     FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "player" VALUES(1,'alice','match ü','ann',1795997673737);
-INSERT INTO "player" VALUES(2,'alice','match ü','bert',1795997673737);
+INSERT INTO "player" VALUES(1,'alice','match ü','ann',1795999158295);
+INSERT INTO "player" VALUES(2,'alice','match ü','bert',1795999158295);
 CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
 INSERT INTO "region" VALUES('local');
 INSERT INTO "region" VALUES('elsewhere');
@@ -191,8 +197,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:38243','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272444C5F70767158354E6E7936326F426C466D59486864396D5742776B396F68617A4B7669356564634774447956794F4953594A726D4D654D73352D4F5274304C6C397442733832446F4B6F61334669634E5143447251736B6E734C6A726F4A5A435176703862455F5F665559414B6B3D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:38907','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272444D57304638782D7A2D6F4637394D6B4C4C336B58443737355332796B5434486475357473756B4D4E31374B434C4E50547A464C684D71752D715F6C71492D78557964574837414F717149654A6B4445416A517A396548514452674235564C653269334E72667150617733737A73343D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -222,13 +228,14 @@ CREATE TABLE session (
     detail TEXT NOT NULL DEFAULT '',
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     failed_ms INTEGER,
+    ready_ms INTEGER,
     most_players INTEGER NOT NULL DEFAULT 0,
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','ccc32c5c-a1bb-42c1-b7b0-8072f561ca4d','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1795997673670,1795997673675,NULL,NULL,NULL,NULL,'',0,NULL,2,'[]');
-INSERT INTO "session" VALUES(2,'alice','stopped','966029c6-a030-4026-b1b4-60da7d23296f','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795997673689,1795997673696,1795997673745,1795997673759,'stopped',0,'',0,NULL,0,'[]');
-INSERT INTO "session" VALUES(3,'alice','fails','6db60db3-a780-4a66-afa7-5816a226aa14','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795997673720,1795997673732,NULL,1795997673776,'exited',0,'',0,NULL,0,'[]');
+INSERT INTO "session" VALUES(1,'alice','match ü','a85e30c2-2ceb-49c4-aa93-caefe0dbdd9e','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1795999157556,1795999157658,NULL,NULL,NULL,NULL,'',0,NULL,1795999157659,2,'[]');
+INSERT INTO "session" VALUES(2,'alice','stopped','045e2d29-7cd9-4c06-bba2-3ae288d17264','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1795999157848,1795999157959,1795999158310,1795999158321,'stopped',0,'',0,NULL,1795999157999,0,'[]');
+INSERT INTO "session" VALUES(3,'alice','fails','5a32d43e-70a6-4fd6-84b3-22a17294634b','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1795999158139,1795999158211,NULL,1795999158328,'exited',0,'',0,NULL,1795999158211,0,'[]');
 CREATE TABLE stop_order (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -236,7 +243,7 @@ CREATE TABLE stop_order (
     requested_ms INTEGER NOT NULL,
     confirmed_ms INTEGER
 ) STRICT;
-INSERT INTO "stop_order" VALUES('3f61e75a-8e32-4af1-aa9f-df75614d93e3','a0','unanswered',1795997675945,NULL);
+INSERT INTO "stop_order" VALUES('3b3d4da5-4069-456b-8b91-738a3a99c5b0','a0','unanswered',1795999160354,NULL);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -250,8 +257,8 @@ CREATE TABLE tag (
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:38243/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:38243/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:38907/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:38907/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -265,12 +272,12 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('6732656167ba8f18','alice','initial',X'677F4DCB6393F180751D340527624134BE38BC1FEC577332E759BFDD8DEE464E','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795997673339,NULL,NULL,1795997673608,'127.0.0.1');
-INSERT INTO "token" VALUES('cc7e57525ce8d2b7','bob','initial',X'1BBECDF51535DE7C71A1BE0263FA943F0B91D5C17E38F456C45D6B44D1724100','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795997673339,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('517c8d9e00120b43',NULL,'initial',X'43E805055C0C8DC1CDBABA639E0BF318C243D575EA564C818E648810BCE663C2','["operator:read", "operator:write"]',NULL,1795997673339,NULL,NULL,1795997673553,'127.0.0.1');
-INSERT INTO "token" VALUES('0bf76ce500d1a088','carol','initial',X'A1DCEF6172E06F288FE595B1C134A9D158C4C999E879EEA8EC963E27C8144611','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795997673568,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('12c5244acccf8ea8','alice','reader',X'FADEEA6197D4935187F78427BBF7E63FD93BCF28A46E5407C88369E4142A6CC9','["session:read"]','6732656167ba8f18',1795997673653,1827533673653,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('aa2a35e962ef79af','alice','gone',X'79D0B033C3D6F96059AD513A7C25897D5247CF1A609C46F56E7CEEC8F5B493DE','["session:read"]','6732656167ba8f18',1795997673656,NULL,1795997673659,NULL,NULL);
+INSERT INTO "token" VALUES('b64d9ccd7f61cefd','alice','initial',X'7256AC625681F60DD06FCB33765DFFCA8A1C3B5CB72162C28CEDC6E0D2B7474E','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795999154723,NULL,NULL,1795999156779,'127.0.0.1');
+INSERT INTO "token" VALUES('616eff07c9133ef3','bob','initial',X'914E2846C2F7FF3A679AF9FDCD6478BAA1E2444A9036FE60539DE5ABEB828813','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795999154723,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('8098999bef714749',NULL,'initial',X'ED60B36DF3471CCBC147B191F2E9315C20DEDB8902BA7FE48163DB1C26D1A282','["operator:read", "operator:write"]',NULL,1795999154723,NULL,NULL,1795999156110,'127.0.0.1');
+INSERT INTO "token" VALUES('f3bd198728c4ff09','carol','initial',X'5E9475EF3B229DC4F363247FF66F57C46992C925A61C50F2E1ED6918B52296E8','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1795999156386,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('b0455affe9044bc3','alice','reader',X'495D98480D9CB2A3AD9D373F58A535574DA5BADC92811671F7722382E358B49D','["session:read"]','b64d9ccd7f61cefd',1795999157162,1827535157162,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('737a747a35e822d1','alice','gone',X'A0A7E7F3A0C9CCE049F7FAA548BFF52760EB228BB25915DE8DF0FB925D3AED9A','["session:read"]','b64d9ccd7f61cefd',1795999157185,NULL,1795999157218,NULL,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -286,7 +293,7 @@ CREATE TABLE warm_pool (
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','2ef07188-83e8-4d2c-8a82-73239b1d3286',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','33a12e0e-8113-4626-83e9-dc19059c08e8',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;

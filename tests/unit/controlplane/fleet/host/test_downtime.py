@@ -10,7 +10,7 @@ from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.written import Written as WrittenReports
 from controlplane.fleet.host.downtime import LONGEST_GAP, WRITE_INTERVAL, Downtime
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.tables.hosts.fleet import note_downtime, note_report
+from controlplane.storage.tables.hosts.contact import note_downtime, note_report
 from tests.support.fake_clock import FakeClock
 
 LOST_AFTER = 3600.0

@@ -27,7 +27,7 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
 from controlplane.storage.tables.applications import applications, registries, tags, warm_pools
-from controlplane.storage.tables.hosts import enrolment, fleet
+from controlplane.storage.tables.hosts import contact, enrolment, fleet
 from controlplane.storage.tables.sessions import (
     players,
     reports,
@@ -251,10 +251,10 @@ CASES: list[tuple[str, Do, Do]] = [
     ("settings", nothing, declare),
     ("remove agent", nothing, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
     ("drain", nothing, lambda db: fleet.order_drain(db, "h", Drain(1, True, None), **AT)),
-    ("report of host", nothing, lambda db: fleet.note_report(db, "h", NOW, HOST.written)),
-    ("downtime", nothing, lambda db: fleet.note_downtime(db, "h", 5.0)),
-    ("lost host", running, lambda db: fleet.lose(db, "h", (), NOW)),
-    ("lost start", attempted, lambda db: fleet.lose(db, "h", (), NOW)),
+    ("report of host", nothing, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
+    ("downtime", nothing, lambda db: contact.note_downtime(db, "h", 5.0, NOW)),
+    ("lost host", running, lambda db: contact.lose(db, "h", (), NOW)),
+    ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),
     ("renewed", nothing, lambda db: enrolment.renewed(db, fleet.get_agent(db, "h"), "1", NOW)),
     ("one authority", nothing, lambda db: enrolment.trusts_one_authority(db, "h")),
     ("revoked host", running, lambda db: enrolment.revoke(db, "h", ACTOR, NOW)),

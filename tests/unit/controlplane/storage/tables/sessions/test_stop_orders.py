@@ -10,7 +10,7 @@ from controlplane.domain.hosts.contract import Placed
 from controlplane.domain.sessions.adoption import Verdict
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.hosts.fleet import lose
+from controlplane.storage.tables.hosts.contact import lose
 from controlplane.storage.tables.sessions.reports import Reporter, write_all, write_stopped
 from controlplane.storage.tables.sessions.session_ends import end_stopped
 from controlplane.storage.tables.sessions.sessions import (

@@ -5,7 +5,8 @@ import pytest
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.hosts.written import Written
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.hosts.fleet import get_agent, note_report, remove_agent
+from controlplane.storage.tables.hosts.contact import note_report
+from controlplane.storage.tables.hosts.fleet import get_agent, remove_agent
 from controlplane.storage.tables.sessions.written_reports import unchanged_since_written
 from tests.unit.controlplane.storage.tables.sessions.test_claims import rows
 from tests.unit.controlplane.storage.tables.sessions.test_reports import X, report

@@ -51,6 +51,7 @@ from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.settings.model import Config
+from controlplane.state_dir.event_mark import EventMark
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts import enrolment
 from controlplane.storage.tables.hosts.fleet import declare
@@ -90,6 +91,7 @@ class ControlPlane:
         random = Random()  # noqa: S311 - not a secret
         reach = failpoint(config.failpoint, STEPS)
         self.store = store = Store(config.database, metrics.store)
+        self._event_mark = EventMark(store, config.state_dir / "newest-event", clock)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self.clock)
         keep_ended = config.ended_retention_days * DAY
         reports = Reports(store, read_ticket=self._ticket_key.read, keep_ended=keep_ended)
@@ -251,6 +253,7 @@ class ControlPlane:
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.surplus.run(), name="surplus"),
+                    group.create_task(self._event_mark.run(), name="event mark"),
                     group.create_task(self.renewal.run(), name="renewal"),
                     group.create_task(pinger.run(), name="pinger"),
                     group.create_task(self.certificate.run(), name="certificate"),
@@ -265,6 +268,7 @@ class ControlPlane:
 
     async def _open_store(self) -> None:
         await self.store.open()
+        await self._event_mark.open()
         await self.store.run(lost_times.begin)
         await self.store.run(
             declare,
@@ -325,4 +329,5 @@ class ControlPlane:
         await self._registry.close()
         await self._logins.close()
         await self.issuer.close()
+        await self._event_mark.close()
         await self.store.close()

@@ -150,3 +150,20 @@ async def test_older_copy_of_the_database_gets_what_changed_since(system: System
     system.config.database.write_bytes(older)
     await system.serve()
     assert await system.rows("SELECT detail FROM session") == [("it has changed",)]
+
+
+async def test_older_copy_of_the_database_begins_an_epoch_of_events(system: System) -> None:
+    await system.stop_serving()
+    older = system.config.database.read_bytes()
+    await system.serve()
+    first = await system.rows("SELECT epoch FROM event_counter")
+    await system.make_token(name="later", scopes=[])
+    await system.stop_serving()
+    for file in system.config.database.parent.glob("controlplane.db*"):
+        file.unlink()
+    system.config.database.write_bytes(older)
+    await system.serve()
+    again = await system.rows("SELECT epoch FROM event_counter")
+    assert again > first
+    await system.restart()
+    assert await system.rows("SELECT epoch FROM event_counter") == again

@@ -7,12 +7,19 @@ become visible.
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from controlplane.domain.events.event import Event
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from tiltyard.runtime.clock import to_ms
+
+
+class Position(NamedTuple):
+    """A place in the log. Numbers of different epochs have nothing to do with each other."""
+
+    epoch: int
+    number: int
 
 
 def event_row(event: Event) -> dict[str, Any]:
@@ -46,13 +53,18 @@ def write_events(db: Database, rows: Sequence[dict[str, Any]]) -> None:
     db.changed(Topic.EVENT)
 
 
-def begin_epoch(db: Database, now: float) -> None:
+def position(db: Database) -> Position:
+    """Read the epoch and the number of the newest event, 0 before the first one."""
+    return Position(*db.execute("SELECT epoch, number FROM event_counter").fetchone())
+
+
+def begin_epoch(db: Database, now: float, *, after: int = 0) -> None:
     """Begin an epoch: from now on, events may get numbers that other events had.
 
-    An epoch is at least the wall time in seconds, so that two restores of one backup differ.
+    An epoch is at least the wall time in seconds, so that two restores of one backup differ; it
+    is greater than `after`.
     """
     db.execute(
-        "UPDATE event_counter SET epoch ="
-        " CASE WHEN epoch < :seconds THEN :seconds ELSE epoch + 1 END",
-        {"seconds": int(now)},
+        "UPDATE event_counter SET epoch = CASE WHEN epoch < :least THEN :least ELSE epoch + 1 END",
+        {"least": max(int(now), after + 1)},
     )

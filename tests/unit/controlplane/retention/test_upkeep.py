@@ -19,6 +19,10 @@ class FailingStore:
         if self.removed == 1:
             raise RuntimeError("as scripted")
 
+    async def run(self, *_: Any, **__: Any) -> None:
+        """Remove a portion of events, the last one."""
+        self.removed += 1
+
 
 async def test_other_kinds_are_removed_after_an_unexpected_error_of_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

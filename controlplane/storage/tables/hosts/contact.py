@@ -25,12 +25,14 @@ def note_report(db: Database, agent: str, now: float, written: Written) -> None:
 
 
 def note_downtime(db: Database, agent: str, seconds: float, now: float) -> None:
-    """Write a host's downtime."""
-    if _was_lost(db, agent) is None:
-        db.append(AgentUnresponsive("", agent, ITSELF, now))
-    sql = "UPDATE agent SET downtime_ms=:downtime WHERE name=:agent"
-    db.execute(sql, {"agent": agent, "downtime": to_ms(seconds)})
-    db.changed(Topic.HOST, agent)
+    """Write a host's downtime, if it has not been removed."""
+    was_lost = _was_lost(db, agent)
+    sql = "UPDATE agent SET downtime_ms=:downtime WHERE name=:agent AND removed_ms IS NULL"
+    written = db.execute(sql, {"agent": agent, "downtime": to_ms(seconds)})
+    if written.rowcount:
+        db.changed(Topic.HOST, agent)
+        if was_lost is None:
+            db.append(AgentUnresponsive("", agent, ITSELF, now))
 
 
 def lose(db: Database, agent: str, starting: Collection[str], now: float) -> None:

@@ -32,6 +32,12 @@ async def test_downtime_is_an_event_once_until_the_host_is_back(store: Store) ->
     ]
 
 
+async def test_host_that_was_removed_meanwhile_is_not_called_unresponsive(store: Store) -> None:
+    await store.run(lambda db: db.execute("UPDATE agent SET removed_ms=1 WHERE name='h'"))
+    await store.run(note_downtime, "h", 60.0, 60.0)
+    assert await events(store) == []
+
+
 async def test_return_of_a_lost_host_says_that_its_sessions_were_given_up(store: Store) -> None:
     await store.run(lose, "h", (), 60.0)
     await store.run(note_report, "h", 130.0, Written())

@@ -12,15 +12,19 @@ from tiltyard.runtime.clock import to_ms
 
 
 def note_report(db: Database, agent: str, now: float, written: Written) -> None:
-    """Write that a host has reported, and which of its reports are in rows."""
+    """Write that a host has reported, and which of its reports are in rows.
+
+    It is a change only if the host was unresponsive: the rest only a later process reads, and is
+    written each minute.
+    """
     was_lost = _was_lost(db, agent)
     db.execute(
         "UPDATE agent SET last_report_ms=:now, downtime_ms=0, lost_ms=NULL,"
         " written_incarnation=:incarnation, written_sequence=:sequence WHERE name=:agent",
         {"agent": agent, "now": to_ms(now), **written._asdict()},
     )
-    db.changed(Topic.HOST, agent)
     if was_lost is not None:
+        db.changed(Topic.HOST, agent)
         db.append(AgentBack("", agent, ITSELF, now, was_lost=was_lost))
 
 

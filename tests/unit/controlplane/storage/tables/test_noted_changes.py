@@ -169,6 +169,10 @@ def ended_and_removed(db: Database) -> None:
 def nothing(_: Database) -> None: ...
 
 
+def unresponsive(db: Database) -> None:
+    contact.note_downtime(db, "h", 60.0, NOW)
+
+
 def failed(session: HostSession) -> HostSession:
     return replace(session, failure_time=NOW)
 
@@ -251,7 +255,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("settings", nothing, declare),
     ("remove agent", nothing, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
     ("drain", nothing, lambda db: fleet.order_drain(db, "h", Drain(1, True, None), **AT)),
-    ("report of host", nothing, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
+    ("report of host", unresponsive, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
     ("downtime", nothing, lambda db: contact.note_downtime(db, "h", 5.0, NOW)),
     ("lost host", running, lambda db: contact.lose(db, "h", (), NOW)),
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),

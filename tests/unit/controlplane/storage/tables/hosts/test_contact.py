@@ -3,6 +3,7 @@
 from typing import Any
 
 from controlplane.domain.hosts.written import Written
+from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts.contact import lose, note_downtime, note_report
 from tests.unit.controlplane.storage.tables.sessions.test_claims import rows
@@ -14,10 +15,13 @@ async def events(store: Store) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_host_that_reports_regularly_has_no_events(store: Store) -> None:
+async def test_regular_reports_of_a_host_are_neither_events_nor_changes(store: Store) -> None:
+    published: list[Change] = []
+    store.changes.subscribe({Topic.HOST}, published.append)
     for now in (60.0, 120.0):
         await store.run(note_report, "h", now, Written())
     assert await events(store) == []
+    assert published == []
 
 
 async def test_downtime_is_an_event_once_until_the_host_is_back(store: Store) -> None:

@@ -40,11 +40,14 @@ class Edge:
         idle_hint = f"timeout={announced}" if announced > 0 else ""
         self._service = Service(limits, gate, responses, idle_hint, self._answer)
 
-    async def open(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
-        """Start the application, listen, and return the base URL."""
+    async def start(self) -> None:
+        """Start the application; raises what its parts raise."""
         self._app.web.pre_freeze()
         await self._app.web.startup()
         self._app.web.freeze()
+
+    async def open(self, address: tuple[str, int], tls: ssl.SSLContext | None) -> str:
+        """Listen, and return the base URL."""
         limits = self._service.limits
         loop = asyncio.get_running_loop()
         for listener in await listen(*address, self._gate):

@@ -41,13 +41,15 @@ class Listeners:
         """Serve an application at the address of a setting, and return the base URL.
 
         Raises:
-            OSError: Cannot listen on the address; the text names the setting.
+            OSError: Cannot listen on the address; the text names the setting. Or the application
+                cannot be started.
         """
         gate = Gate(bounds, self._metrics, setting.removesuffix("_listen"))
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each connection is one
         edge = Edge(app, gate, self._limits, self._responses)
         self._opened.append(edge)
+        await edge.start()
         try:
             return await edge.open(address, tls)
         except OSError as error:

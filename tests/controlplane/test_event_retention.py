@@ -4,7 +4,6 @@ import pytest
 
 from controlplane.domain.access.audit import Actor
 from controlplane.storage.engine.statements import PORTION
-from controlplane.storage.tables.accounting.event_retention import remove_old
 from tests.controlplane.test_api_audit import DAY, audit, write
 from tests.support.controlplane.system import System
 
@@ -15,8 +14,6 @@ async def test_old_events_are_deleted_in_portions(system: System) -> None:
     await system.rows("DELETE FROM event")
     old = [(now - 2 * DAY - 1, "old.x", "", Actor("x"), "o")] * (2 * PORTION + 7)
     await write(system, *old, *([(now - 2 * DAY + 60, "young.x", "", Actor("x"), "o")] * 3))
-    await system.control_plane.store.run(remove_old, 0, before=now - 2 * DAY, now=now)
-    assert await system.rows("SELECT count(*) FROM event") == [(PORTION + 7 + 3,)]
     await system.control_plane.upkeep.forget()
     assert [event["kind"] for event in await audit(system)] == ["young.x"] * 3
 
@@ -30,9 +27,3 @@ async def test_events_dated_ahead_do_not_end_the_deletion_of_old_ones(system: Sy
     await system.control_plane.upkeep.forget()
     kinds = "SELECT kind, count(*) FROM event GROUP BY kind"
     assert await system.rows(kinds) == [("ahead.x", PORTION + 1)]
-
-
-async def test_deletion_ends_at_the_first_portion_of_young_events(system: System) -> None:
-    await system.rows("DELETE FROM event")
-    await write(system, *[(5.0, "young.x", "", Actor("x"), "o")] * PORTION)
-    assert await system.control_plane.store.run(remove_old, 0, before=4.0, now=6.0) is None

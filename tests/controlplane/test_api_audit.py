@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.domain.access.audit import Actor, AuditFilter
+from controlplane.settings.model import MOST_DAYS
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.accounting import audit as audit_queries
 from controlplane.storage.tables.accounting.audit import page_query, scan_query
@@ -26,7 +27,10 @@ FORWARDED = {"X-Forwarded-For": f"6.6.6.6, {ADDRESS}"}
 DAY = 24 * 3600
 Event = tuple[float, str, str, Actor, str]
 
-pytestmark = pytest.mark.system(behind_proxy=("127.0.0.1",))
+pytestmark = pytest.mark.system(
+    behind_proxy=("127.0.0.1",),
+    audit_retention_days=MOST_DAYS,  # The upkeep, which runs at any time, keeps what is written
+)
 
 
 async def audit(system: System, query: str = "") -> list[Any]:
@@ -276,6 +280,7 @@ async def test_tokens_ended_a_week_ago_are_deleted_with_their_children(system: S
     assert event["data"]["name"] == "revoked-child"
 
 
+@pytest.mark.system
 async def test_upkeep_survives_a_failure(system: System, caplog: pytest.LogCaptureFixture) -> None:
     await write(system, (0.001, "old.x", "", Actor("x"), "o"))
     await system.rows("UPDATE token SET revoked_ms=1 WHERE account='bob'")

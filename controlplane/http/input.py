@@ -36,7 +36,7 @@ Sent = tuple[RawRequestMessage, StreamReader]
 
 @dataclass(slots=True, eq=False)
 class UnreadableError(Exception):
-    """Data that is no request; `path` is what can be told of its target."""
+    """Data that is no request. `path` is its target, "/" if that cannot be read."""
 
     status: int
     details: str

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from controlplane.domain.access.quotas import Quota
-from controlplane.domain.events.event import JSON_NAME, Audience, Event, Retention
+from controlplane.domain.events.event import JSON_NAME, Audience, CallerEvent, Event, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,9 @@ class AccountRemoved(AccountEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenEvent(Event):
+class TokenEvent(CallerEvent):
     """An event of a token."""
 
-    audience = Audience.BOTH
-    retention = Retention.ACTS
     object_type = "the token's id"
 
 

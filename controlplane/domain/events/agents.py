@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event, Retention
+from controlplane.domain.events.event import OperatorEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnrolmentTokenCreated(Event):
+class EnrolmentTokenCreated(OperatorEvent):
     """A token for the enrolment of one host was created; `agent` is null for a new one."""
 
     kind = "agent.token_created"
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the enrolment token's id"
 
     region: str
@@ -21,11 +19,9 @@ class EnrolmentTokenCreated(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentEvent(Event):
+class AgentEvent(OperatorEvent):
     """An event of an agent."""
 
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the agent"
 
 
@@ -105,11 +101,9 @@ class AgentLost(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class AuthorityEvent(Event):
+class AuthorityEvent(OperatorEvent):
     """An event of the authority of the agents' certificates."""
 
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the new authority's fingerprint"
 
 

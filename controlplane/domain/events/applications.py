@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event, Retention
+from controlplane.domain.events.event import CallerEvent
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationEvent(Event):
+class ApplicationEvent(CallerEvent):
     """An event of an application."""
 
-    audience = Audience.BOTH
-    retention = Retention.ACTS
     object_type = "the application"
 
 
@@ -32,11 +30,9 @@ class ApplicationEdited(ApplicationEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class TagEvent(Event):
+class TagEvent(CallerEvent):
     """An event of a tag."""
 
-    audience = Audience.BOTH
-    retention = Retention.ACTS
     object_type = "`application:tag`"
 
 
@@ -59,11 +55,9 @@ class TagWithdrawn(TagEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class WarmPoolEvent(Event):
+class WarmPoolEvent(CallerEvent):
     """An event of a warm pool."""
 
-    audience = Audience.BOTH
-    retention = Retention.ACTS
     object_type = "`application/region`"
 
 

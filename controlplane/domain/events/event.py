@@ -83,3 +83,19 @@ def _json_name(of: "Field[Any]") -> str:
 
 def _plain(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvent(Event):
+    """An event for operators alone."""
+
+    audience = Audience.OPERATOR
+    retention = Retention.AGE
+
+
+@dataclass(frozen=True, slots=True)
+class CallerEvent(Event):
+    """An event of what callers do, for their account and operators."""
+
+    audience = Audience.BOTH
+    retention = Retention.ACTS

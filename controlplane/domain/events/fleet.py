@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import Audience, Event, Retention
+from controlplane.domain.events.event import OperatorEvent
 
 
 @dataclass(frozen=True, slots=True)
-class RegionEvent(Event):
+class RegionEvent(OperatorEvent):
     """An event of a region."""
 
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the region"
 
 
@@ -30,11 +28,9 @@ class RegionRemoved(RegionEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class NodePoolEvent(Event):
+class NodePoolEvent(OperatorEvent):
     """An event of a node pool."""
 
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the node pool"
 
 
@@ -57,11 +53,9 @@ class NodePoolRemoved(NodePoolEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RegistryEvent(Event):
+class RegistryEvent(OperatorEvent):
     """An event of a registry."""
 
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "the registry"
 
 
@@ -100,12 +94,10 @@ REMOVED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseRestored(Event):
+class DatabaseRestored(OperatorEvent):
     """The database was replaced by a backup. `of` is the time of the backup (RFC 3339)."""
 
     kind = "database.restored"
-    audience = Audience.OPERATOR
-    retention = Retention.AGE
     object_type = "none"
 
     of: str

@@ -34,16 +34,21 @@ class SessionNotStarted(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRunning(SessionEvent):
+class SessionEntered(SessionEvent):
+    """A session has entered a state on `host`; `skipped` has those that were not reported."""
+
+    host: str
+    skipped: Sequence[State] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRunning(SessionEntered):
     """The game runs on `host`, the address for players.
 
     `skipped` has `restarting` if the run before it failed and nothing was reported in between.
     """
 
     kind = "session.running"
-
-    host: str
-    skipped: Sequence[State] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +62,13 @@ class SessionReady(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRestarting(SessionEvent):
+class SessionRestarting(SessionEntered):
     """A run has failed, and the game is started again.
 
     `skipped` has `running` if it had been started once more and nothing was reported in between.
     """
 
     kind = "session.restarting"
-
-    host: str
-    skipped: Sequence[State] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +79,10 @@ class SessionStop(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStopping(SessionEvent):
-    """The game was told to stop, and has its grace period. `skipped` is empty."""
+class SessionStopping(SessionEntered):
+    """The game has got its stop signal, and its grace period runs. `skipped` is empty."""
 
     kind = "session.stopping"
-
-    host: str
-    skipped: Sequence[State] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,8 @@ CONTROL_PLANE: Mapping[str, Held] = {
         },
     ),
     "rows of the audit log": Held(
-        {"event", "event_counter"}, {"test_oldest_audit_entries_of_the_account_are_removed"}
+        {"event", "event_counter", "event_start"},
+        {"test_oldest_audit_entries_of_the_account_are_removed"},
     ),
     "rows of stop orders": Held(
         {"stop_order"}, {"test_confirmed_order_without_a_row_is_kept_as_long_as_an_ended_session"}

@@ -21,6 +21,7 @@ class Reason(Enum):
     BAD_REQUEST = auto()
     NOT_FOUND = auto()
     CONFLICT = auto()
+    GONE = auto()
     BEYOND_END = auto()
     TOO_LARGE = auto()
     QUOTA_EXCEEDED = auto()

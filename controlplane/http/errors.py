@@ -36,6 +36,7 @@ STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.NOT_FOUND: (404, "RESOURCE_NOT_FOUND"),
     Reason.CONFLICT: (409, "CONFLICT"),
     Reason.TOO_LARGE: (413, "PAYLOAD_TOO_LARGE"),
+    Reason.GONE: (410, "EVENTS_GONE"),
     Reason.BEYOND_END: (416, "OFFSET_BEYOND_END"),
     Reason.CANNOT_START: (420, "CAPACITY_UNAVAILABLE"),
     Reason.HOSTS_UNRESPONSIVE: (420, "HOSTS_UNRESPONSIVE"),

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from controlplane.domain.errors import StoreError
+from controlplane.domain.events.positions import Position
 from controlplane.state_dir.private_files import read_private, write_private
 from controlplane.storage.engine.changes import Change, Topic
-from controlplane.storage.engine.event_log import Position, begin_epoch, position
+from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.engine.store import Store
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger

@@ -1,7 +1,16 @@
 """The audit: who changed what, and queries for its lines."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+
+class ActorKind(StrEnum):
+    """Whose token an actor has; its value is shown to accounts in place of other actors' names."""
+
+    ACCOUNT = "account"
+    OPERATOR = "operator"
+    PROGRAM = "controlplane"  # No token: the control plane itself, or an agent that reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +19,7 @@ class Actor:
 
     name: str
     address: str = ""
+    kind: ActorKind = ActorKind.PROGRAM
 
 
 ITSELF = Actor("controlplane")

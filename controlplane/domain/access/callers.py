@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from controlplane.domain.access.audit import Actor
+from controlplane.domain.access.audit import Actor, ActorKind
 from controlplane.domain.access.tokens import Scope
 
 
@@ -22,7 +22,8 @@ class Caller(NamedTuple):
     @property
     def actor(self) -> Actor:
         """The caller as the audit names it."""
-        return Actor(self.token_id, self.address)
+        kind = ActorKind.ACCOUNT if self.account else ActorKind.OPERATOR
+        return Actor(self.token_id, self.address, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,13 @@ become visible.
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from controlplane.domain.events.event import Event
+from controlplane.domain.events.positions import Position
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from tiltyard.runtime.clock import to_ms
-
-
-class Position(NamedTuple):
-    """A place in the log. Numbers of different epochs have nothing to do with each other."""
-
-    epoch: int
-    number: int
 
 
 def event_row(event: Event) -> dict[str, Any]:
@@ -31,6 +25,7 @@ def event_row(event: Event) -> dict[str, Any]:
         "version": event.version,
         "account": event.account,
         "actor": event.actor.name,
+        "actor_kind": event.actor.kind,
         "address": event.actor.address,
         "object": event.subject,
         "data": json.dumps(data) if data else "{}",
@@ -45,9 +40,9 @@ def write_events(db: Database, rows: Sequence[dict[str, Any]]) -> None:
     for number, row in enumerate(rows, start=last - len(rows) + 1):
         row["sequence"] = number
     db.executemany(
-        "INSERT INTO event(sequence, time_ms, kind, version, account, actor, address, object,"
-        " data) VALUES (:sequence, :time, :kind, :version, :account, :actor, :address, :object,"
-        " :data)",
+        "INSERT INTO event(sequence, time_ms, kind, version, account, actor, actor_kind, address,"
+        " object, data) VALUES (:sequence, :time, :kind, :version, :account, :actor, :actor_kind,"
+        " :address, :object, :data)",
         rows,
     )
     db.changed(Topic.EVENT)

@@ -3,6 +3,7 @@
 from sqlite_utils import Database
 
 from controlplane.domain.errors import NewerStoreError
+from controlplane.storage.engine.event_schema import EVENT_TABLES
 
 _FIRST = """
 -- A removed account is gone for every caller; its row goes last.
@@ -259,32 +260,9 @@ CREATE TABLE lost_time (
     end_ms INTEGER
 ) STRICT;
 INSERT INTO lost_time(begin_ms) VALUES (0);
-
--- The log of events. `address` is where the request came from, empty if there was none.
-CREATE TABLE event (
-    sequence INTEGER PRIMARY KEY,
-    time_ms INTEGER NOT NULL,
-    kind TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    account TEXT NOT NULL,
-    actor TEXT NOT NULL,
-    address TEXT NOT NULL DEFAULT '',
-    object TEXT NOT NULL,
-    data TEXT NOT NULL
-) STRICT;
--- Every event is written to each index: a query by anything else reads a bounded part of the log.
-CREATE INDEX event_by_account ON event(account);
-CREATE INDEX event_by_object ON event(object);
-
--- The number of the newest event; see `event_log.py`. The epoch changes with an older database.
-CREATE TABLE event_counter (
-    epoch INTEGER NOT NULL,
-    number INTEGER NOT NULL
-) STRICT;
-INSERT INTO event_counter(epoch, number) VALUES (1, 0);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST,)
+MIGRATIONS: tuple[str, ...] = (_FIRST + EVENT_TABLES,)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:

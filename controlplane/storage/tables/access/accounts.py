@@ -15,6 +15,7 @@ from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import remove_some
 from controlplane.storage.tables.access.tokens import GOOD, insert_token, remove_tokens
+from controlplane.storage.tables.accounting.event_retention import hide_all
 from controlplane.storage.tables.accounting.quota_use import POOLS, has_account
 from controlplane.storage.tables.sessions.session_rows import remove_sessions
 from tiltyard.runtime.clock import from_ms, to_ms
@@ -141,6 +142,7 @@ def remove_portion(db: Database, name: str) -> int:
     )
     db.execute("DELETE FROM image WHERE account=:name", values)
     db.execute("DELETE FROM account WHERE name=:name", values)
+    hide_all(db, name)
     db.changed(Topic.ACCOUNT, name)
     return 0
 

@@ -1,14 +1,19 @@
 """Removal of old events, in portions.
 
 Events are removed by age, and those that an account can cause at will also by number. No index
-has their times or kinds: each portion looks at the next PORTION events after a number.
+has their times or kinds: each portion looks at the next PORTION events after a number. Each
+removal notes how far it has come, so that a reader that is behind it learns of that.
 """
 
 from controlplane.domain.events.event import Retention
+from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.kinds import kinds_kept
 from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.event_log import position
 from controlplane.storage.engine.statements import PORTION
 from tiltyard.runtime.clock import to_ms
+
+_BY_AGE = ""  # In place of a class of retention: events of all classes
 
 
 def remove_old(db: Database, after: int, *, before: float, now: float) -> int | None:
@@ -31,6 +36,9 @@ def remove_old(db: Database, after: int, *, before: float, now: float) -> int | 
         "DELETE FROM event WHERE sequence > :after AND sequence <= :last AND time_ms < :before",
         {"after": after, "last": last, "before": before_ms},
     )
+    removed = max((number for number, time_ms in rows if time_ms < before_ms), default=0)
+    if removed:
+        _begin_after(db, "", _BY_AGE, removed)
     return last
 
 
@@ -81,4 +89,37 @@ def remove_until(
             "kinds": db.dialect.list_value(kinds_kept(retention)),
         },
     )
+    _begin_after(db, account, retention.name, end)
     return removed.rowcount, int(end)
+
+
+def hide_all(db: Database, account: str) -> None:
+    """Let readers of a removed account's name, which can be used again, begin after its events."""
+    for retention in Retention:
+        _begin_after(db, account, retention.name, position(db).number)
+
+
+def start_of(db: Database, wanted: EventFilter) -> int:
+    """Return the number after which nothing that a reader wants was removed."""
+    of_account = "" if wanted.account is None else " AND account IN ('', :account)"
+    [number] = db.execute(
+        "SELECT coalesce(max(number), 0) FROM event_start"  # noqa: S608
+        f" WHERE retention {db.dialect.in_list('retentions')}{of_account}",
+        {
+            "retentions": db.dialect.list_value(
+                [_BY_AGE, *sorted(retention.name for retention in wanted.retentions)]
+            ),
+            "account": wanted.account,
+        },
+    ).fetchone()
+    return int(number)
+
+
+def _begin_after(db: Database, account: str, retention: str, number: int) -> None:
+    db.execute(
+        "INSERT INTO event_start(account, retention, number)"
+        " VALUES (:account, :retention, :number)"
+        " ON CONFLICT(account, retention) DO UPDATE SET number=excluded.number"
+        " WHERE excluded.number > event_start.number",
+        {"account": account, "retention": retention, "number": number},
+    )

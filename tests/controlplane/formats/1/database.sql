@@ -89,59 +89,66 @@ CREATE TABLE event (
     version INTEGER NOT NULL,
     account TEXT NOT NULL,
     actor TEXT NOT NULL,
+    actor_kind TEXT NOT NULL DEFAULT 'controlplane',
     address TEXT NOT NULL DEFAULT '',
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1795999154723,'account.created',1,'alice','init','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1795999154723,'token.created',1,'alice','init','','b64d9ccd7f61cefd','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1795999154723,'account.created',1,'bob','init','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1795999154723,'token.created',1,'bob','init','','616eff07c9133ef3','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1795999154723,'token.created',1,'','init','','8098999bef714749','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1795999156142,'region.created',1,'','8098999bef714749','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1795999156187,'node_pool.set',1,'','8098999bef714749','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
-INSERT INTO "event" VALUES(8,1795999156305,'registry.set',1,'','8098999bef714749','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1795999156386,'account.created',1,'carol','8098999bef714749','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1795999156386,'token.created',1,'carol','8098999bef714749','127.0.0.1','f3bd198728c4ff09','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1795999156477,'account.created',1,'dora','8098999bef714749','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1795999156477,'token.created',1,'dora','8098999bef714749','127.0.0.1','cc1f0b265c369410','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1795999156548,'account.changed',1,'alice','8098999bef714749','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1795999156588,'account.removed',1,'dora','8098999bef714749','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1795999156831,'application.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1795999156994,'tag.enabled',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1795999157132,'tag.enabled',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1795999157162,'token.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','b0455affe9044bc3','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827535157162}');
-INSERT INTO "event" VALUES(19,1795999157185,'token.created',1,'alice','b64d9ccd7f61cefd','127.0.0.1','737a747a35e822d1','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1795999157218,'token.revoked',1,'alice','8098999bef714749','127.0.0.1','737a747a35e822d1','{"with": "737a747a35e822d1"}');
-INSERT INTO "event" VALUES(21,1795999157556,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','match ü','{}');
-INSERT INTO "event" VALUES(22,1795999157677,'session.running',1,'alice','a0','','match ü','{"host": "192.0.2.1", "skipped": []}');
-INSERT INTO "event" VALUES(23,1795999157677,'session.ready',1,'alice','a0','','match ü','{"host": "192.0.2.1", "readyMs": 1795999157659}');
-INSERT INTO "event" VALUES(24,1795999157848,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(25,1795999158039,'session.running',1,'alice','a0','','stopped','{"host": "192.0.2.1", "skipped": []}');
-INSERT INTO "event" VALUES(26,1795999158039,'session.ready',1,'alice','a0','','stopped','{"host": "192.0.2.1", "readyMs": 1795999157999}');
-INSERT INTO "event" VALUES(27,1795999158139,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','fails','{}');
-INSERT INTO "event" VALUES(28,1795999158227,'session.running',1,'alice','a0','','fails','{"host": "192.0.2.1", "skipped": []}');
-INSERT INTO "event" VALUES(29,1795999158227,'session.ready',1,'alice','a0','','fails','{"host": "192.0.2.1", "readyMs": 1795999158211}');
-INSERT INTO "event" VALUES(30,1795999158310,'session.stop',1,'alice','b64d9ccd7f61cefd','127.0.0.1','stopped','{}');
-INSERT INTO "event" VALUES(31,1795999158322,'session.ended',1,'alice','a0','','stopped','{"reason": "stopped", "exitCode": 0, "host": "192.0.2.1"}');
-INSERT INTO "event" VALUES(32,1795999158330,'session.ended',1,'alice','a0','','fails','{"reason": "exited", "exitCode": 0, "host": "192.0.2.1"}');
-INSERT INTO "event" VALUES(33,1795999158343,'session.reserved',1,'alice','b64d9ccd7f61cefd','127.0.0.1','unknown','{}');
-INSERT INTO "event" VALUES(34,1795999160408,'session.not_started',1,'alice','controlplane','','unknown','{"why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
-INSERT INTO "event" VALUES(35,1795999160476,'agent.token_created',1,'','8098999bef714749','127.0.0.1','3010c16af4e8337d','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(36,1795999160653,'agent.enrolled',1,'','3010c16af4e8337d','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "734e1a9138cf2fbce9c63f2701843f4b78571e59"}');
-INSERT INTO "event" VALUES(37,1795999160867,'agent.token_created',1,'','8098999bef714749','127.0.0.1','2d7a8da1dd5715f0','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1795999160910,'agent.enrolled',1,'','2d7a8da1dd5715f0','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "4740004531eacb3e2a5b33de576eff50277d85ae"}');
-INSERT INTO "event" VALUES(39,1795999161138,'agent.token_created',1,'','8098999bef714749','127.0.0.1','cdbe720282a6dfb3','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(40,1795999161242,'agent.enrolled',1,'','cdbe720282a6dfb3','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "7aa1be954fbf752a74a7b39a21f9e7b2e104ab24"}');
-INSERT INTO "event" VALUES(41,1795999161419,'agent.revoked',1,'','8098999bef714749','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(42,1795999161531,'agent.removed',1,'','8098999bef714749','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(43,1795999161612,'agent.token_created',1,'','8098999bef714749','127.0.0.1','643d2ba92b0ab907','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(44,1795999161683,'warm_pool.set',1,'alice','b64d9ccd7f61cefd','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1795999154723,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1795999154723,'token.created',1,'alice','init','controlplane','','b64d9ccd7f61cefd','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1795999154723,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1795999154723,'token.created',1,'bob','init','controlplane','','616eff07c9133ef3','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1795999154723,'token.created',1,'','init','controlplane','','8098999bef714749','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1795999156142,'region.created',1,'','8098999bef714749','operator','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1795999156187,'node_pool.set',1,'','8098999bef714749','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
+INSERT INTO "event" VALUES(8,1795999156305,'registry.set',1,'','8098999bef714749','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1795999156386,'account.created',1,'carol','8098999bef714749','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1795999156386,'token.created',1,'carol','8098999bef714749','operator','127.0.0.1','f3bd198728c4ff09','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1795999156477,'account.created',1,'dora','8098999bef714749','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1795999156477,'token.created',1,'dora','8098999bef714749','operator','127.0.0.1','cc1f0b265c369410','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1795999156548,'account.changed',1,'alice','8098999bef714749','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1795999156588,'account.removed',1,'dora','8098999bef714749','operator','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1795999156831,'application.created',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1795999156994,'tag.enabled',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1795999157132,'tag.enabled',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1795999157162,'token.created',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','b0455affe9044bc3','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827535157162}');
+INSERT INTO "event" VALUES(19,1795999157185,'token.created',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','737a747a35e822d1','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1795999157218,'token.revoked',1,'alice','8098999bef714749','operator','127.0.0.1','737a747a35e822d1','{"with": "737a747a35e822d1"}');
+INSERT INTO "event" VALUES(21,1795999157556,'session.reserved',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','match ü','{}');
+INSERT INTO "event" VALUES(22,1795999157677,'session.running',1,'alice','a0','controlplane','','match ü','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(23,1795999157677,'session.ready',1,'alice','a0','controlplane','','match ü','{"host": "192.0.2.1", "readyMs": 1795999157659}');
+INSERT INTO "event" VALUES(24,1795999157848,'session.reserved',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(25,1795999158039,'session.running',1,'alice','a0','controlplane','','stopped','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(26,1795999158039,'session.ready',1,'alice','a0','controlplane','','stopped','{"host": "192.0.2.1", "readyMs": 1795999157999}');
+INSERT INTO "event" VALUES(27,1795999158139,'session.reserved',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','fails','{}');
+INSERT INTO "event" VALUES(28,1795999158227,'session.running',1,'alice','a0','controlplane','','fails','{"host": "192.0.2.1", "skipped": []}');
+INSERT INTO "event" VALUES(29,1795999158227,'session.ready',1,'alice','a0','controlplane','','fails','{"host": "192.0.2.1", "readyMs": 1795999158211}');
+INSERT INTO "event" VALUES(30,1795999158310,'session.stop',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','stopped','{}');
+INSERT INTO "event" VALUES(31,1795999158322,'session.ended',1,'alice','a0','controlplane','','stopped','{"reason": "stopped", "exitCode": 0, "host": "192.0.2.1"}');
+INSERT INTO "event" VALUES(32,1795999158330,'session.ended',1,'alice','a0','controlplane','','fails','{"reason": "exited", "exitCode": 0, "host": "192.0.2.1"}');
+INSERT INTO "event" VALUES(33,1795999158343,'session.reserved',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','unknown','{}');
+INSERT INTO "event" VALUES(34,1795999160408,'session.not_started',1,'alice','controlplane','controlplane','','unknown','{"why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
+INSERT INTO "event" VALUES(35,1795999160476,'agent.token_created',1,'','8098999bef714749','operator','127.0.0.1','3010c16af4e8337d','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(36,1795999160653,'agent.enrolled',1,'','3010c16af4e8337d','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "734e1a9138cf2fbce9c63f2701843f4b78571e59"}');
+INSERT INTO "event" VALUES(37,1795999160867,'agent.token_created',1,'','8098999bef714749','operator','127.0.0.1','2d7a8da1dd5715f0','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1795999160910,'agent.enrolled',1,'','2d7a8da1dd5715f0','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "4740004531eacb3e2a5b33de576eff50277d85ae"}');
+INSERT INTO "event" VALUES(39,1795999161138,'agent.token_created',1,'','8098999bef714749','operator','127.0.0.1','cdbe720282a6dfb3','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(40,1795999161242,'agent.enrolled',1,'','cdbe720282a6dfb3','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "7aa1be954fbf752a74a7b39a21f9e7b2e104ab24"}');
+INSERT INTO "event" VALUES(41,1795999161419,'agent.revoked',1,'','8098999bef714749','operator','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(42,1795999161531,'agent.removed',1,'','8098999bef714749','operator','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(43,1795999161612,'agent.token_created',1,'','8098999bef714749','operator','127.0.0.1','643d2ba92b0ab907','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(44,1795999161683,'warm_pool.set',1,'alice','b64d9ccd7f61cefd','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE event_counter (
     epoch INTEGER NOT NULL,
     number INTEGER NOT NULL
 ) STRICT;
 INSERT INTO "event_counter" VALUES(1,44);
+CREATE TABLE event_start (
+    account TEXT NOT NULL,
+    retention TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (account, retention)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE image (
     number INTEGER PRIMARY KEY,
     reference TEXT NOT NULL,

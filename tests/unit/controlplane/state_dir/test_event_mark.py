@@ -8,9 +8,10 @@ import pytest
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.fleet import RegionCreated
+from controlplane.domain.events.positions import Position
 from controlplane.state_dir.event_mark import EventMark
 from controlplane.storage.engine.database import Database
-from controlplane.storage.engine.event_log import Position, begin_epoch, position
+from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.engine.store import Store
 from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import FakeClock

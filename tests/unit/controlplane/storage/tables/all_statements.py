@@ -15,12 +15,14 @@ from controlplane.domain.access.quotas import Quota
 from controlplane.domain.access.tokens import PresentedToken, mint
 from controlplane.domain.errors import StoppedDuringStartError
 from controlplane.domain.events.event import Retention
+from controlplane.domain.events.filters import EventFilter
+from controlplane.domain.events.positions import EventsGoneError, Position
 from controlplane.domain.sessions.sessions import PageFilter, SessionFilter
 from controlplane.storage.engine.database import NO_VALUES, Database, Values
 from controlplane.storage.engine.sqlite import SqliteDatabase
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
-from controlplane.storage.tables.accounting import audit, event_retention, restored
+from controlplane.storage.tables.accounting import audit, event_reading, event_retention, restored
 from controlplane.storage.tables.applications import (
     applications,
     registries,
@@ -202,6 +204,13 @@ _EVENTS: tuple[dict[str, str], ...] = (
 )
 EVENTS = [AuditFilter(9, before, **fields) for fields in _EVENTS for before in (None, 5)]
 
+READ_EVENTS = [
+    EventFilter("alice"),
+    EventFilter("alice", session="one"),
+    EventFilter(None, is_operator=True),
+    EventFilter(None, is_operator=True, kinds=("session.*",)),
+]
+
 _LISTS: tuple[dict[str, Any], ...] = (
     {},
     {"application": "game"},
@@ -230,6 +239,11 @@ def record(db: Recorder) -> None:
         session_lists.find_page(db, page)
     for events in EVENTS:
         audit.find(db, events)
+    for wanted in READ_EVENTS:
+        event_reading.read_after(db, wanted, event_reading.first_position(db, wanted), 9)
+    event_reading.read_newer(db, 0, 9)
+    with suppress(EventsGoneError):
+        event_reading.read_after(db, READ_EVENTS[0], Position(0, 0), 9)
     labelled(db)
 
 

@@ -18,7 +18,7 @@ from tests.unit.controlplane.storage.tables.all_statements import (
     record_lists,
 )
 
-CALLS = {"execute", "executemany", "write_row", "remove_some", "begin_epoch"}
+CALLS = {"execute", "executemany", "write_row", "remove_some", "begin_epoch", "position"}
 
 SMALL = {
     "account",
@@ -26,6 +26,7 @@ SMALL = {
     "application",
     "enrolment_token",
     "event_counter",
+    "event_start",
     "json_each",
     "lost_time",
     "node_pool",

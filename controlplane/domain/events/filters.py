@@ -1,0 +1,88 @@
+"""Which events a reader of the log gets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from controlplane.domain.events.event import Audience, Retention
+from controlplane.domain.events.kinds import KINDS
+from controlplane.domain.events.sessions import SessionEvent
+from controlplane.domain.events.stored import StoredEvent
+
+_OF_SESSIONS = frozenset(kind for kind, event in KINDS.items() if issubclass(event, SessionEvent))
+_FOR_ACCOUNTS = frozenset(
+    kind for kind, event in KINDS.items() if event.audience is not Audience.OPERATOR
+)
+
+
+def is_kind_pattern(pattern: str) -> bool:
+    """Return whether a pattern is a kind, or `topic.*` of a topic that has kinds."""
+    return any(_matches(pattern, kind) for kind in KINDS)
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """A filter of the log; what is None or empty does not filter.
+
+    `account` is None for all accounts, which only operators read. Operators also get those events
+    of an account that the account itself does not get. `kinds`: kinds, or all of a topic
+    (`session.*`). The other fields choose events of sessions, by what their data has.
+    """
+
+    account: str | None
+    is_operator: bool = False
+    kinds: tuple[str, ...] = ()
+    image: str | None = None
+    location: str | None = None
+    session: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def matches(self, event: StoredEvent) -> bool:
+        """Return whether a reader with this filter gets an event."""
+        if self.account is not None and event.account != self.account:
+            return False
+        if self.kind_names is not None and event.kind not in self.kind_names:
+            return False
+        if self.session is not None and event.row.object != self.session:
+            return False
+        return not self._reads_data or self._matches_data(event)
+
+    @cached_property
+    def kind_names(self) -> frozenset[str] | None:
+        """The kinds that the reader gets; None for all, also those of another release."""
+        is_of_sessions = self.session is not None or self._reads_data
+        if self.is_operator and not self.kinds and not is_of_sessions:
+            return None
+        names = frozenset(KINDS) if self.is_operator else _FOR_ACCOUNTS
+        if is_of_sessions:
+            names &= _OF_SESSIONS
+        if self.kinds:
+            names = frozenset(
+                name for name in names if any(_matches(each, name) for each in self.kinds)
+            )
+        return names
+
+    @cached_property
+    def retentions(self) -> frozenset[Retention]:
+        """The classes of retention that the reader gets events of."""
+        names = KINDS if self.kind_names is None else self.kind_names
+        return frozenset(KINDS[name].retention for name in names)
+
+    @cached_property
+    def _reads_data(self) -> bool:
+        return self.image is not None or self.location is not None or bool(self.labels)
+
+    def _matches_data(self, event: StoredEvent) -> bool:
+        data = event.data
+        if self.image is not None and data.get("image") != self.image:
+            return False
+        if self.location is not None and data.get("location") != self.location:
+            return False
+        labels = data.get("labels") or {}
+        return all(labels.get(name) == value for name, value in self.labels.items())
+
+
+def _matches(pattern: str, kind: str) -> bool:
+    if pattern.endswith(".*"):
+        return kind.startswith(pattern[:-1])
+    return kind == pattern

@@ -1,0 +1,112 @@
+"""Reads the log of events forwards, in the order of the numbers.
+
+An event can be read once its transaction has committed, and no lower number appears after that. So
+a reader that continues after the last number that it has looked at misses nothing, whichever
+process wrote the events.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from controlplane.domain.events.filters import EventFilter
+from controlplane.domain.events.positions import EventsGoneError, Position
+from controlplane.domain.events.stored import EventRow, StoredEvent
+from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.event_log import position
+from controlplane.storage.tables.accounting.event_retention import start_of
+
+SCANNED = 20_000  # Rows that one read looks at, some 20 ms of its thread
+
+
+class EventBatch(NamedTuple):
+    """Events in order, and the position after which to continue.
+
+    There may be no event, and others after `after`: a read looks at a bounded part of the log.
+    """
+
+    events: Sequence[StoredEvent]
+    after: Position
+
+
+def read_after(db: Database, wanted: EventFilter, after: Position, limit: int) -> EventBatch:
+    """Read at most `limit` events after a position.
+
+    Raises:
+        EventsGoneError: Events after the position may have been removed, or it is not of this log.
+    """
+    newest = position(db)
+    start = start_of(db, wanted)
+    if after.epoch != newest.epoch or not start <= after.number <= newest.number:
+        resume = Position(newest.epoch, start)
+        raise EventsGoneError(after, resume, _oldest(db, wanted, resume))
+    return _read(db, wanted, after, limit)
+
+
+def read_newer(db: Database, after: int, limit: int) -> tuple[Position, Sequence[StoredEvent]]:
+    """Read the newest position and at most `limit` events of all accounts after a number."""
+    newest = position(db)
+    values = {"after": after, "limit": limit}
+    return newest, _events(db, newest.epoch, "sequence > :after", values)
+
+
+def first_position(db: Database, wanted: EventFilter) -> Position:
+    """Return the position before the oldest event that a reader can get."""
+    return Position(position(db).epoch, start_of(db, wanted))
+
+
+def _oldest(db: Database, wanted: EventFilter, start: Position) -> Position | None:
+    """Find the first event of a filter after a position, looking at a bounded part of the log."""
+    found = _read(db, wanted, start, 1)
+    return found.events[0].position if found.events else None
+
+
+def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> EventBatch:
+    newest = position(db)
+    range_, values = _range(db, wanted, after.number)
+    [upto, count] = db.execute(
+        f"SELECT max(sequence), count(*) FROM (SELECT sequence FROM event WHERE {range_}"  # noqa: S608
+        " ORDER BY sequence LIMIT :scanned) AS scanned",
+        values | {"scanned": SCANNED},
+    ).fetchone()
+    if not count:
+        return EventBatch((), newest)
+    condition = f"{range_} AND sequence <= :upto"
+    values |= {"upto": upto, "limit": limit}
+    if wanted.kind_names is not None:
+        condition += f" AND kind {db.dialect.in_list('kinds')}"
+        values["kinds"] = db.dialect.list_value(sorted(wanted.kind_names))
+    events = _events(db, newest.epoch, condition, values)
+    matching = [event for event in events if wanted.matches(event)]
+    if len(events) == limit:
+        return EventBatch(matching, events[-1].position)
+    return EventBatch(matching, newest if count < SCANNED else Position(newest.epoch, upto))
+
+
+def _range(db: Database, wanted: EventFilter, after: int) -> tuple[str, dict[str, Any]]:
+    """Return the condition of the narrowest range of an index, and its parameters."""
+    values: dict[str, Any] = {"after": after}
+    conditions = ["sequence > :after"]
+    if wanted.session is not None:
+        conditions.append("object = :object")
+        values["object"] = wanted.session
+    if wanted.account is not None:
+        is_chosen = wanted.session is not None
+        column = db.dialect.without_index("account") if is_chosen else "account"
+        conditions.append(f"{column} = :account")
+        values["account"] = wanted.account
+    return " AND ".join(conditions), values
+
+
+def _events(db: Database, epoch: int, condition: str, values: dict[str, Any]) -> list[StoredEvent]:
+    """Read the first `:limit` events that match a condition."""
+    columns = ", ".join(_COLUMNS)
+    [found] = db.execute(
+        f"SELECT {db.dialect.rows_as_json(columns, ())} FROM (SELECT {columns} FROM event"  # noqa: S608
+        f" WHERE {condition} ORDER BY sequence LIMIT :limit) AS found",
+        values,
+    ).fetchone()
+    return [StoredEvent(epoch, EventRow(*row)) for row in json.loads(found)]
+
+
+_COLUMNS = EventRow._fields

@@ -1,0 +1,104 @@
+"""Which events a reader of the log gets."""
+
+import json
+from typing import Any
+
+import pytest
+
+from controlplane.domain.events.event import Retention
+from controlplane.domain.events.filters import EventFilter, is_kind_pattern
+from controlplane.domain.events.stored import EventRow, StoredEvent
+
+READY: dict[str, Any] = {"image": "game", "location": "eu", "labels": {"mode": "duel", "n": "1"}}
+
+
+def stored(kind: str = "session.ready", account: str = "a", **data: Any) -> StoredEvent:
+    row = EventRow(7, 1, kind, 1, account, "t", "account", "", "s", json.dumps(data))
+    return StoredEvent(3, row)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_known"),
+    [
+        ("session.ready", True),
+        ("session.*", True),
+        ("session", False),
+        ("session.", False),
+        ("*", False),
+        ("session.unknown", False),
+        ("sess.*", False),
+    ],
+)
+def test_patterns_are_kinds_or_topics(pattern: str, is_known: bool) -> None:
+    assert is_kind_pattern(pattern) is is_known
+
+
+def test_account_gets_its_own_events_alone() -> None:
+    assert EventFilter("a").matches(stored())
+    assert not EventFilter("a").matches(stored(account="b"))
+    assert not EventFilter("a").matches(stored("region.created", account=""))
+
+
+def test_account_gets_no_event_for_operators() -> None:
+    duplicate = stored("session.duplicate")
+    assert not EventFilter("a").matches(duplicate)
+    assert not EventFilter("a", kinds=("session.*",)).matches(duplicate)
+    assert EventFilter("a", is_operator=True).matches(duplicate)
+
+
+def test_operators_get_kinds_of_other_releases() -> None:
+    other = stored("other.release")
+    assert EventFilter(None, is_operator=True).matches(other)
+    assert not EventFilter("a").matches(other)
+
+
+def test_kinds_choose() -> None:
+    wanted = EventFilter("a", kinds=("session.ended", "token.*"))
+    assert wanted.matches(stored("session.ended"))
+    assert wanted.matches(stored("token.created"))
+    assert not wanted.matches(stored("session.ready"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "matches"),
+    [
+        ({"image": "game"}, True),
+        ({"image": "other"}, False),
+        ({"location": "eu"}, True),
+        ({"location": "us"}, False),
+        ({"labels": {"mode": "duel"}}, True),
+        ({"labels": {"mode": "duel", "n": "1"}}, True),
+        ({"labels": {"mode": "duel", "n": "2"}}, False),
+        ({"labels": {"other": "duel"}}, False),
+        ({"session": "s"}, True),
+        ({"session": "t"}, False),
+        ({"image": "game", "location": "us"}, False),
+    ],
+)
+def test_fields_of_sessions_choose(chosen: dict[str, Any], matches: bool) -> None:
+    assert EventFilter("a", **chosen).matches(stored(**READY)) is matches
+
+
+def test_labels_that_were_too_long_match_no_filter() -> None:
+    event = stored(**READY | {"labels": None})
+    assert EventFilter("a", image="game").matches(event)
+    assert not EventFilter("a", labels={"mode": "duel"}).matches(event)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"session": "s"},
+        {"image": "game"},
+        {"labels": {"a": "b"}},
+    ],
+)
+def test_filters_of_sessions_choose_no_other_events(chosen: dict[str, Any]) -> None:
+    wanted = EventFilter(None, is_operator=True, **chosen)
+    assert not wanted.matches(stored("tag.enabled", **READY))
+
+
+def test_filter_names_the_classes_of_retention_that_it_reads() -> None:
+    assert EventFilter("a", session="s").retentions == {Retention.SESSIONS}
+    assert EventFilter("a", kinds=("application.*",)).retentions == {Retention.ACTS}
+    assert EventFilter(None, is_operator=True).retentions == set(Retention)

@@ -191,6 +191,8 @@ def session_to_proto(session: Session) -> pb.Session:
         end_time=timestamp_to_proto(session.end_time),
         ready_time=timestamp_to_proto(session.ready_time),
         failure_time=timestamp_to_proto(session.failure_time),
+        state_time=timestamp_to_proto(session.since),
+        forced=session.stop is not None and session.stop.forced,
     )
     if session.standby is not None:
         message.warm_pool = session.standby.pool if session.is_standby else ""

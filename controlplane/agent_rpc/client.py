@@ -42,11 +42,11 @@ from controlplane.domain.hosts.contract import (
     Drain,
     LogPart,
     RegistryLogin,
-    SessionReport,
     StandbyOrder,
     WatchMessage,
 )
 from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.session_report import SessionReport
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.checked import OutOfBoundsError, check
 from tiltyard.agent.v1 import agent_pb2, agent_pb2_grpc

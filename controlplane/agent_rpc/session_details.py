@@ -11,7 +11,7 @@ from controlplane.agent_rpc.wire import (
     check_format,
     time_in,
 )
-from controlplane.domain.hosts.contract import SessionReport
+from controlplane.domain.hosts.session_report import SessionReport
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.agent.wire import LIMITS
 from tiltyard.ends import (

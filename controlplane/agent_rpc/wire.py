@@ -176,6 +176,9 @@ def session_in(session: agent_pb2.Session) -> HostSession:
         number(session.warm_pool_revision, "Session.warm_pool_revision"),
         session.in_doubt,
         size,
+        time_in(session.state_time, "Session.state_time") if known("state_time") else None,
+        has_run=known("start_time"),
+        forced=session.forced,
     )
 
 

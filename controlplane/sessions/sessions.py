@@ -18,7 +18,8 @@ from controlplane.domain.errors import (
     NotFoundError,
     TiltyardError,
 )
-from controlplane.domain.hosts.contract import LogPart, SessionReport
+from controlplane.domain.hosts.contract import LogPart
+from controlplane.domain.hosts.session_report import SessionReport
 from controlplane.domain.sessions.players import MostPlayers
 from controlplane.domain.sessions.sessions import Session, SessionFilter
 from controlplane.domain.sessions.status import DEFAULT_LIST, SessionStatus, shown_status

@@ -10,7 +10,7 @@ from agent.domain.sessions.session import Session
 from agent.logs.report import Tail
 from agent.rpc import wire
 from controlplane.agent_rpc.session_details import report_in
-from controlplane.domain.hosts.contract import SessionReport
+from controlplane.domain.hosts.session_report import SessionReport
 from tests.support.agent.samples import a_spec, an_id
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import EndReason, State

@@ -16,7 +16,6 @@ from tiltyard.contract import (
     SessionSpec,
     State,
 )
-from tiltyard.ends import FailedRun, Limit, Moment, StopResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,9 @@ class HostSession:
     """Revision of the pool whose spec it runs; 0 if it was never a standby."""
     in_doubt: bool = False  # A standby found without its record, which may have been claimed
     size: int = field(default=0, compare=False)  # Bytes of the message that reported it
+    state_time: float | None = None  # When it entered its state; None from an older agent
+    has_run: bool = True  # Its program was handed to its container at least once
+    forced: bool = False  # SIGKILL was needed to end its last run
 
     @property
     def account(self) -> str:
@@ -64,6 +66,11 @@ class HostSession:
     def application(self) -> str:
         """The application that it runs."""
         return self.identity.application
+
+    @property
+    def ports_by_name(self) -> dict[str, int]:
+        """Its host ports by container port and protocol, such as `7777/udp`."""
+        return {f"{port.container}/{port.protocol}": port.host for port in self.ports}
 
     @property
     def is_standby(self) -> bool:
@@ -263,34 +270,3 @@ class WatchMessage:
     incarnation: str
     sequence: int
     event: WatchEvent | None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionReport:
-    """How a session ended, its history, what it used, and the end of its log.
-
-    `log` is None if the host does not have it; `log_truncated` if it is only the end of the log,
-    `log_damaged` if the engine could not read a part of the log. `prepared`: it used a prepared
-    container. `stop` is None if its last run ended by itself. `limits_met`: limits that its last
-    run met, other than the one of memory.
-    """
-
-    state: State
-    end_reason: EndReason
-    detail: str
-    create_time: float
-    end_time: float
-    exit_code: int | None
-    signal: int | None
-    oom_killed: bool
-    limits_met: tuple[Limit, ...]
-    restart_count: int
-    failed_runs: tuple[FailedRun, ...]
-    timeline: tuple[Moment, ...]
-    cpu_seconds: float | None
-    peak_memory_bytes: int | None
-    prepared: bool
-    stop: StopResult | None
-    log: bytes | None
-    log_truncated: bool
-    log_damaged: bool

@@ -784,6 +784,8 @@ class Session(_message.Message):
     WARM_POOL_REVISION_FIELD_NUMBER: _builtins.int
     IN_DOUBT_FIELD_NUMBER: _builtins.int
     FAILURE_TIME_FIELD_NUMBER: _builtins.int
+    STATE_TIME_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
     format: _builtins.int
     """1."""
     internal_id: _builtins.str
@@ -818,6 +820,8 @@ class Session(_message.Message):
     """True for a standby that was found without its record. It may have been claimed, so the host
     accepts only a claim with `again`.
     """
+    forced: _builtins.bool
+    """True if SIGKILL was needed after the grace period to end its last run."""
     @_builtins.property
     def identity(self) -> Global___Identity:
         """The owner."""
@@ -860,6 +864,10 @@ class Session(_message.Message):
     def failure_time(self) -> _timestamp_pb2.Timestamp:
         """When its last failed run ended, which it was or is to be started again after; absent before."""
 
+    @_builtins.property
+    def state_time(self) -> _timestamp_pb2.Timestamp:
+        """When it entered its state."""
+
     def __init__(
         self,
         *,
@@ -888,10 +896,12 @@ class Session(_message.Message):
         warm_pool_revision: _builtins.int = ...,
         in_doubt: _builtins.bool = ...,
         failure_time: _timestamp_pb2.Timestamp | None = ...,
+        state_time: _timestamp_pb2.Timestamp | None = ...,
+        forced: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "identity", b"identity", "ready_time", b"ready_time", "reservation", b"reservation", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "identity", b"identity", "ready_time", b"ready_time", "reservation", b"reservation", "start_time", b"start_time", "state_time", b"state_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "in_doubt", b"in_doubt", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "ready_time", b"ready_time", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state", "warm_pool", b"warm_pool", "warm_pool_revision", b"warm_pool_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "create_time", b"create_time", "detail", b"detail", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "expire_time", b"expire_time", "failure_time", b"failure_time", "forced", b"forced", "format", b"format", "host", b"host", "identity", b"identity", "image", b"image", "in_doubt", b"in_doubt", "injected_env", b"injected_env", "internal_id", b"internal_id", "log_sealed", b"log_sealed", "pid", b"pid", "ports", b"ports", "ready_time", b"ready_time", "reservation", b"reservation", "restart_count", b"restart_count", "sequence", b"sequence", "start_time", b"start_time", "state", b"state", "state_time", b"state_time", "warm_pool", b"warm_pool", "warm_pool_revision", b"warm_pool_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

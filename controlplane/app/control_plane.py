@@ -55,7 +55,7 @@ from controlplane.state_dir.event_mark import EventMark
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts import enrolment
 from controlplane.storage.tables.hosts.fleet import declare
-from controlplane.storage.tables.sessions import lost_times, session_rows
+from controlplane.storage.tables.sessions import lost_times, sessions
 from tiltyard.runtime.clock import Clock, SystemClock, is_trusted
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.errors import errors_counted
@@ -277,7 +277,7 @@ class ControlPlane:
             registries=await self._logins.seal_declared(self._config.registries),
             agents=[entry.agent for entry in self._config.agents],
         )
-        await self.store.run(session_rows.drop_unattempted)
+        await self.store.run(sessions.drop_unattempted, self.clock.time())
         await self.store.run(enrolment.drop_starts_on_revoked, self.clock.time())
         await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
         await self._ticket_key.open()

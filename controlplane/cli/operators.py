@@ -204,7 +204,7 @@ def stop_session(api: Api, account: str, session_id: str) -> None:
 
 @click.command()
 @click.option("--account", help="Of this account only.")
-@click.option("--kind", help="For example session.stop, or session for all of them.")
+@click.option("--kind", help="For example session.stop_requested, or session for all of them.")
 @click.option("--object", help="The changed object.")
 @click.option("--token", help="The id of the token that changed it.")
 @with_options(_PAGE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import controlplane.storage.tables
-from tests.unit.controlplane.storage.tables.test_noted_changes import KEYS
+from tests.unit.controlplane.storage.tables.seen_changes import KEYS
 
 WRITES = re.compile(rf"(INSERT INTO|UPDATE|DELETE FROM) ({'|'.join(KEYS)})\b")
 WRITERS = {"write_row", "remove_some"}

@@ -89,7 +89,7 @@ async def test_every_field_can_change_and_absent_ones_stay(system: Places) -> No
         assert await system.application() == shown
     assert (await system.edit()).status == 204
     assert await system.application() == shown
-    events = await system.events("application.edited", "data")
+    events = await system.events("application.changed", "data")
     edited = [json.loads(data)["fields"] for (data,) in events]
     assert len(edited) == len(changes)
     assert edited[0] == ["registry"]

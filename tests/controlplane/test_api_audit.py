@@ -56,10 +56,10 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
     system.registry.push("studio/game", "v1")
     calls: list[tuple[str, str, Any, str, str]] = [
         ("POST", "/application", APPLICATION, "application.created", "game"),
-        ("PUT", "/application/game", {"tagKeep": 9}, "application.edited", "game"),
+        ("PUT", "/application/game", {"tagKeep": 9}, "application.changed", "game"),
         ("POST", "/application/game/tags", {"tag": "v1"}, "tag.enabled", "game:v1"),
-        ("POST", "/session", start, "session.reserved", "s"),
-        ("DELETE", "/session/s", None, "session.stop", "s"),
+        ("POST", "/session", start, "session.starting", "s"),
+        ("DELETE", "/session/s", None, "session.stop_requested", "s"),
     ]
     for method, path, body, kind, name in calls:
         answer = await system.call(method, path, json=body, headers=FORWARDED)
@@ -124,11 +124,11 @@ async def test_a_stop_during_a_start_names_its_caller(system: System) -> None:
     assert (await stop).status == 204
     assert_error(await post, 409)
     kinds = {event["kind"]: event for event in await audit(system, "kind=session&object=x")}
-    assert set(kinds) == {"session.reserved", "session.stop", "session.not_started"}
-    assert kinds["session.reserved"]["token"] == token_id(system.tokens["alice"])
-    assert kinds["session.stop"]["token"] == system.operator_id
-    assert kinds["session.stop"]["address"] == ADDRESS
-    assert kinds["session.not_started"]["token"] == "controlplane"
+    assert set(kinds) == {"session.starting", "session.stop_requested", "session.start_failed"}
+    assert kinds["session.starting"]["token"] == token_id(system.tokens["alice"])
+    assert kinds["session.stop_requested"]["token"] == system.operator_id
+    assert kinds["session.stop_requested"]["address"] == ADDRESS
+    assert kinds["session.start_failed"]["token"] == "controlplane"
 
 
 async def test_a_failed_authentication_is_in_the_log_and_not_in_the_audit(

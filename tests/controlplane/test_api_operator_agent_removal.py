@@ -121,7 +121,7 @@ async def test_a_start_that_chose_a_removed_agent_takes_another(
         intercept(monkeypatch, transaction, begin)
     (await system.start(id="s")).expect(201)
     assert len(tries) == 2
-    assert await system.events("session.reserved", "object") == [("s",)]
+    assert await system.events("session.starting", "object") == [("s",)]
     assert await system.rows("SELECT agent FROM session") == [("a0",)]
     assert not await system.rows("SELECT 1 FROM stop_order")
     assert not gone.started

@@ -81,7 +81,7 @@ async def test_a_stop_works_as_the_accounts_and_names_the_operator(system: Syste
     assert_error(await stop(system, "unknown", name), 404)
     assert await ids(system) == [name]
     assert len(system.agent.live) == 1
-    stops = await system.events("session.stop", "account, object, actor, address")
+    stops = await system.events("session.stop_requested", "account, object, actor, address")
     assert stops == [("alice", name, system.operator_id, "127.0.0.1")]
 
 

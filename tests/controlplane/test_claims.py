@@ -108,11 +108,11 @@ async def test_unclaimable_standby_is_skipped(system: System) -> None:
     assert system.agent.stopped == []
     first, second = refused
     assert await system.events("session.%", "kind, object") == [
-        ("session.reserved", first),
-        ("session.not_started", first),
-        ("session.reserved", second),
-        ("session.not_started", second),
-        ("session.reserved", claim.internal_id),
+        ("session.starting", first),
+        ("session.start_failed", first),
+        ("session.starting", second),
+        ("session.start_failed", second),
+        ("session.starting", claim.internal_id),
     ]
 
 
@@ -359,7 +359,7 @@ async def test_an_internal_id_is_accepted_wherever_an_id_is(system: System) -> N
     assert (await system.read(f"/session/{internal_id}/report"))["id"] == "match"
     assert (await system.call("GET", f"/artifacts?session={internal_id}&path=/data")).status == 200
     assert_error(await system.call("DELETE", f"/session/{internal_id}"), 409)
-    assert await system.events("session.stop", "DISTINCT object") == [("match",)]
+    assert await system.events("session.stop_requested", "DISTINCT object") == [("match",)]
 
 
 async def test_internal_id_is_not_free_for_another_session_of_its_account(system: System) -> None:

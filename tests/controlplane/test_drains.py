@@ -86,8 +86,8 @@ async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -
     assert [drain.draining for drain in system.agent.drains] == [True, False]
     assert system.agent.drains[1].revision > order.revision
     by = (system.operator_id, "a0")
-    assert await system.events("agent.%drained", "kind, actor, object, data") == [
-        ("agent.drained", *by, f'{{"deadline": {deadline_ms}}}'),
+    assert await system.events("agent.%drain%", "kind, actor, object, data") == [
+        ("agent.draining", *by, f'{{"deadline": {deadline_ms}}}'),
         ("agent.undrained", *by, "{}"),
     ]
 

@@ -72,7 +72,9 @@ async def test_stopped_session_is_stopped_and_not_claimed(system: System) -> Non
     session = await started(system)
     await system.agent.stop()
     stopping = asyncio.create_task(system.call("DELETE", "/session/match"))
-    await eventually_equals(lambda: system.events("session.stop", "object"), [("match",)])
+    await eventually_equals(
+        lambda: system.events("session.stop_requested", "object"), [("match",)]
+    )
     await lose_record(system, session)
     (await stopping).expect(204)
     assert system.agent.stopped == [session.internal_id]

@@ -4,6 +4,7 @@
 """
 
 import copy
+import json
 import time
 from typing import Any
 
@@ -205,6 +206,19 @@ async def test_reported_session_survives_a_failed_start_of_its_id(system: System
     assert await system.rows("SELECT internal_id FROM session") == [(there.internal_id,)]
 
 
+@pytest.mark.system(application={})
+async def test_session_that_becomes_ready_is_an_event(system: System) -> None:
+    system.agent.binds_at_once = False
+    assert (await system.start(id="x")).status == 201
+    (session,) = system.agent.live
+    system.agent.bind(session.internal_id)
+    await eventually_equals(lambda: system.events("session.ready", "object"), [("x",)])
+    [(kept,)] = await system.rows("SELECT ready_ms FROM session")
+    [(data,)] = await system.events("session.ready", "data")
+    assert json.loads(data)["hostTime"] == kept
+    assert json.loads(data)["ports"] == (await system.call("GET", "/session/x")).json["port"]
+
+
 @pytest.mark.parametrize("is_warm", [False, True])
 @pytest.mark.system(application={})
 async def test_reports_that_change_no_row_are_not_written(
@@ -226,7 +240,7 @@ async def test_reports_that_change_no_row_are_not_written(
 
     monkeypatch.setattr(Reports, "write", noted)
     for _ in range(2):
-        system.agent.bind(session.internal_id)
+        system.agent.change(session.internal_id)
     await system.catches_up()
     system.agent.change_host()
     await system.catches_up()

@@ -25,7 +25,7 @@ from controlplane.fleet.host.reports import Reports
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.dialect import SQLITE
 from controlplane.storage.engine.store import Store
-from controlplane.storage.tables.sessions import players, session_lists, session_rows, sessions
+from controlplane.storage.tables.sessions import players, session_lists, sessions
 from controlplane.storage.tables.sessions.session_ends import end_all_missing
 from controlplane.storage.tables.sessions.session_lists import (
     Query,
@@ -287,7 +287,7 @@ async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store)
         is_audited=False,
     )
     await found("a", "d")
-    await store.run(session_rows.drop_unattempted)
+    await store.run(sessions.drop_unattempted, 9.0)
     await found()
 
 

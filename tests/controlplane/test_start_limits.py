@@ -157,9 +157,9 @@ async def test_burst_passes_and_retry_after_is_accurate(bounded: System) -> None
     later = await _race(bounded)
     # The audit has attempts only: cheap refusals would fill it.
     tried = started | set(_started(later))
-    reserved = await bounded.events("session.reserved", "object")
+    reserved = await bounded.events("session.starting", "object")
     assert sorted(session_id for (session_id,) in reserved) == sorted(tried)
-    assert not await bounded.events("session.not_started", "object")
+    assert not await bounded.events("session.start_failed", "object")
     assert _statuses(later) == {201: BURST, 420: CALLERS - BURST}  # a bucket holds no more
     assert {str(row[0]) for row in await bounded.rows("SELECT id FROM session")} == (
         started | set(_started(later))
@@ -221,7 +221,7 @@ async def test_audits_several_attempts_as_one_start(system: System) -> None:
     assert (await system.start(id="x")).status == 420
     assert [len(agent.started) for agent in system.agents] == [1, 1]
     kinds = await system.events("session.%", "kind")
-    assert kinds == [("session.reserved",), ("session.not_started",)]
+    assert kinds == [("session.starting",), ("session.start_failed",)]
 
 
 async def test_early_refusals_do_not_count_in_the_start_rate(bounded: System) -> None:

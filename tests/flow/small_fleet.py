@@ -39,8 +39,7 @@ from controlplane.storage.engine.sqlite import SqliteDatabase, commit_batch, con
 from controlplane.storage.engine.store import Store
 from controlplane.storage.engine.worker import Job
 from controlplane.storage.tables.hosts.fleet import declare
-from controlplane.storage.tables.sessions.session_rows import drop_unattempted
-from controlplane.storage.tables.sessions.sessions import end_attempt, free
+from controlplane.storage.tables.sessions.sessions import drop_unattempted, end_attempt, free
 from tests.flow.bad_network import Line, MemoryClient
 from tests.flow.virtual_time import VirtualClock, VirtualLoop
 from tests.support.agent import hosts
@@ -210,7 +209,7 @@ class Control:
             ),
         )
         lines = {box.name: box.line for box in boxes}
-        clock = cast("Any", VirtualClock(loop))
+        self._clock = clock = cast("Any", VirtualClock(loop))
         self._key = TicketKey(state / "ticket.key", clock)
         reports = Reports(store, read_ticket=self._key.read, keep_ended=7 * 86_400.0)
         maker = HostMaker(
@@ -275,7 +274,7 @@ class Control:
             registries=(),
             agents=[entry.agent for entry in self._config.agents],
         )
-        await self.store.run(drop_unattempted)
+        await self.store.run(drop_unattempted, self._clock.time())
         await self._key.open()
         await self.fleet.load()
         self._loop.spawn(self, self.fleet.run(), "fleet")

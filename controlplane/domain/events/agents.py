@@ -62,10 +62,10 @@ class AgentRemoved(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentDrained(AgentEvent):
+class AgentDraining(AgentEvent):
     """A drain of a host was ordered. `deadline` is in milliseconds since the epoch, or null."""
 
-    kind = "agent.drained"
+    kind = "agent.draining"
 
     deadline: int | None
 

@@ -21,10 +21,10 @@ class ApplicationCreated(ApplicationEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplicationEdited(ApplicationEvent):
+class ApplicationChanged(ApplicationEvent):
     """An application was changed in these fields."""
 
-    kind = "application.edited"
+    kind = "application.changed"
 
     fields: Sequence[str]
 

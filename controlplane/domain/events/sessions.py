@@ -1,99 +1,148 @@
 """Events of sessions, in the order of a session's life."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.event import Audience, Event, Retention
 from controlplane.domain.sessions.adoption import PlacedSession
-from tiltyard.contract import EndReason, State
+from tiltyard.contract import EndReason, Identity
+
+MOST_LABEL_BYTES = 2048  # Of the labels of a session in its events, as JSON
+
+_Named = tuple[str, str, Actor, float, str, str, str, Mapping[str, str] | None]
+
+
+class SessionSubject(NamedTuple):
+    """What all events of a session say of it. `labels` is the JSON text of its row."""
+
+    account: str
+    session_id: str
+    image: str
+    tag: str
+    location: str
+    labels: str
+
+    @classmethod
+    def of(cls, identity: Identity) -> Self:
+        """Return the session with an identity."""
+        place = (identity.application, identity.tag, identity.location)
+        labels = json.dumps(dict(identity.labels))
+        return cls(identity.account, identity.session_id, *place, labels)
+
+    def named(self, actor: Actor, now: float) -> _Named:
+        """Return the fields that all events of a session begin with."""
+        labels = json.loads(self.labels) if len(self.labels) <= MOST_LABEL_BYTES else None
+        place = (self.image, self.tag, self.location)
+        return (self.account, self.session_id, actor, now, *place, labels)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent(Event):
-    """An event of a session."""
+    """An event of a session.
+
+    `labels` are the caller's; None if they have more than MOST_LABEL_BYTES.
+    """
 
     audience = Audience.BOTH
     retention = Retention.SESSIONS
     object_type = "the session"
 
+    image: str
+    tag: str
+    location: str
+    labels: Mapping[str, str] | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionReserved(SessionEvent):
+class SessionStarting(SessionEvent):
     """A start got its id and its part of the quota: the session is starting."""
 
-    kind = "session.reserved"
+    kind = "session.starting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionNotStarted(SessionEvent):
+class SessionStartFailed(SessionEvent):
     """A start failed, and its id is free again. `why` is a text, or null."""
 
-    kind = "session.not_started"
+    kind = "session.start_failed"
 
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEntered(SessionEvent):
-    """A session has entered a state on `host`; `skipped` has those that were not reported."""
+class SessionReported(SessionEvent):
+    """A session has entered a state on `host`, the address for players.
+
+    `host_time` is when, in milliseconds since the epoch by the host's clock; None if unknown.
+    """
 
     host: str
-    skipped: Sequence[State] = ()
+    host_time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEntered(SessionReported):
+    """A session has entered a state; `skipped` has those before it that were not reported."""
+
+    skipped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRunning(SessionEntered):
-    """The game runs on `host`, the address for players.
-
-    `skipped` has `restarting` if the run before it failed and nothing was reported in between.
-    """
+    """The game runs. `ports` has the host port of each container port."""
 
     kind = "session.running"
 
+    ports: Mapping[str, int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionReady(SessionEvent):
-    """The ports of a run are all bound: players can connect. `readyMs` is the host's time."""
+class SessionReady(SessionReported):
+    """The ports of a run are all bound: players can connect."""
 
     kind = "session.ready"
 
-    host: str
-    ready_ms: int | None
+    ports: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRestarting(SessionEntered):
-    """A run has failed, and the game is started again.
-
-    `skipped` has `running` if it had been started once more and nothing was reported in between.
-    """
+    """A run has failed, and the game is started again."""
 
     kind = "session.restarting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStop(SessionEvent):
+class SessionStopRequested(SessionEvent):
     """A stop was requested."""
 
-    kind = "session.stop"
+    kind = "session.stop_requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStopping(SessionEntered):
-    """The game has got its stop signal, and its grace period runs. `skipped` is empty."""
+    """The game has got its stop signal, and its grace period runs."""
 
     kind = "session.stopping"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnded(SessionEvent):
-    """A session has ended. `exitCode` is null if its host has not reported one."""
+class SessionEnded(SessionEntered):
+    """A session has ended.
+
+    `forced` is whether SIGKILL was needed to stop it. `exitCode`, `forced` and `hostTime` are null
+    if its host has not reported them.
+    """
 
     kind = "session.ended"
 
     reason: EndReason | None
     exit_code: int | None = None
-    host: str
+    forced: bool | None = None
+    host_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

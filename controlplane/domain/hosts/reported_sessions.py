@@ -191,5 +191,5 @@ def leave_same_row(session: HostSession, other: HostSession) -> bool:
     """Return whether two reports of a live session leave the same row."""
     if session.is_standby or session.state.ended:
         return False
-    as_other = replace(session, sequence=other.sequence, ready_time=other.ready_time)
+    as_other = replace(session, sequence=other.sequence)
     return as_other == other

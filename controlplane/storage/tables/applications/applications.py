@@ -18,7 +18,7 @@ from controlplane.domain.errors import (
     UnauthorizedError,
     Violation,
 )
-from controlplane.domain.events.applications import ApplicationCreated, ApplicationEdited
+from controlplane.domain.events.applications import ApplicationChanged, ApplicationCreated
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
@@ -134,7 +134,7 @@ def edit(
             set_regions(db, *key, changed.regions)
             remove_pools_elsewhere(db, key, changed.regions, actor=actor, now=now)
         db.changed(Topic.APPLICATION, *key)
-        db.append(ApplicationEdited(*key, actor, now, fields=fields))
+        db.append(ApplicationChanged(*key, actor, now, fields=fields))
         withdraw_old_tags(db, key, changed.tag_keep, actor=actor, now=now)
 
 

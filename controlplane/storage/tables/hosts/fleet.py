@@ -9,7 +9,7 @@ from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.privileges import Privileges
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.events.agents import AgentDrained, AgentRemoved, AgentUndrained
+from controlplane.domain.events.agents import AgentDraining, AgentRemoved, AgentUndrained
 from controlplane.domain.events.fleet import REMOVED, NodePoolSet, RegionCreated
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.contract import Drain
@@ -247,7 +247,7 @@ def order_drain(db: Database, agent: str, order: Drain, *, actor: Actor, now: fl
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
     learn_drain(db, agent, drain)
     if order.draining:
-        db.append(AgentDrained("", agent, actor, now, deadline=deadline_ms))
+        db.append(AgentDraining("", agent, actor, now, deadline=deadline_ms))
     else:
         db.append(AgentUndrained("", agent, actor, now))
     return drain

@@ -9,7 +9,7 @@ import json
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.errors import StoppedDuringStartError
-from controlplane.domain.events.sessions import SessionNotStarted
+from controlplane.domain.events.sessions import SessionStartFailed
 from controlplane.domain.hosts.contract import Claim
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.domain.sessions.claims import StandbyTakenError
@@ -62,9 +62,10 @@ def undo_claim(db: Database, new: Identity, failed: Attempt, now: float) -> bool
     if session_id == new.session_id:
         remove_labels(db, account, session_id)
         return True
-    delete_start(db, account, session_id, failed.internal_id)
-    why = "the standby was not available"
-    db.append(SessionNotStarted(account, session_id, ITSELF, now, why=why))
+    freed = delete_start(db, account, session_id, failed.internal_id)
+    if freed is not None:
+        why = "the standby was not available"
+        db.append(SessionStartFailed(*freed.named(ITSELF, now), why=why))
     return False
 
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.reported import KnownSession, reported_events
-from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate
+from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate, SessionSubject
 from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.domain.sessions.adoption import (
     Duplicate,
@@ -202,9 +202,8 @@ def _lost(db: Database, by: Reporter, session: HostSession) -> Placed | None:
 
 def _adopt(db: Database, by: Reporter, session: HostSession, placed: Placed) -> None:
     """Point the row of the session's id to this session, and write the report."""
-    identity = session.identity
     _take_row(db, by, session, placed)
-    db.append(SessionAdopted(identity.account, identity.session_id, Actor(by.agent), by.now))
+    db.append(SessionAdopted(*SessionSubject.of(session.identity).named(Actor(by.agent), by.now)))
     reported = db.execute(
         f"SELECT {_REPORTED} FROM session WHERE internal_id=:id",  # noqa: S608
         {"id": session.internal_id},
@@ -217,9 +216,8 @@ def _note_duplicate(
 ) -> None:
     stopped = duplicate.stopped
     order_stop(db, stopped.agent, stopped.internal_id, StopCause.SUPERSEDED, now=by.now)
-    identity = session.identity
-    subject = (identity.account, identity.session_id, Actor(by.agent), by.now)
-    db.append(SessionDuplicate(*subject, stopped=stopped, kept=duplicate.kept))
+    named = SessionSubject.of(session.identity).named(Actor(by.agent), by.now)
+    db.append(SessionDuplicate(*named, stopped=stopped, kept=duplicate.kept))
 
 
 def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) -> None:
@@ -253,20 +251,21 @@ def _write(db: Database, by: Reporter, session: HostSession, before: Sequence[An
         return
     # A host's wrong clock must not change the retention of a row.
     end_time = min(session.end_time or by.now, by.now) if ended else None
-    key = write_report(db, session.internal_id, reported, end_time)
-    known = _known(key, before)
-    after = _known(key, [*reported.values()])
+    subject = write_report(db, session.internal_id, reported, end_time)
+    known = _known(before)
+    after = replace(_known([*reported.values()]), state_ms=to_ms(session.state_time))
     failed = session.failure_time
     if failed is not None and after.failed_ms != known.failed_ms:
-        begin_run(db, *key, failed=failed, now=by.now)
-    for event in reported_events(known, after, session, reporter=Actor(by.agent), now=by.now):
+        begin_run(db, subject.account, subject.session_id, failed=failed, now=by.now)
+    reporter = Actor(by.agent)
+    for event in reported_events(subject, known, after, session, reporter=reporter, now=by.now):
         db.append(event)
 
 
-def _known(key: tuple[str, str], reported: Sequence[Any]) -> KnownSession:
+def _known(reported: Sequence[Any]) -> KnownSession:
     """Convert the values of `_REPORTED` of a row."""
     is_confirmed, state, *_, failed_ms, ready_ms = reported
-    return KnownSession(*key, bool(is_confirmed), State(state), failed_ms, ready_ms)
+    return KnownSession(bool(is_confirmed), State(state), failed_ms, ready_ms)
 
 
 def _reported(session: HostSession) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from controlplane.domain.access.audit import ITSELF
-from controlplane.domain.events.sessions import SessionEnded, SessionNotStarted
+from controlplane.domain.events.sessions import SessionEnded, SessionStartFailed
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.sessions.session_queries import live_on
@@ -22,8 +22,8 @@ def _end_session(
     """End a session of an agent. Idempotent."""
     row = end_row(db, agent, internal_id, reason=reason, now=now)
     if row is not None:
-        account, session_id, host = row
-        db.append(SessionEnded(account, session_id, ITSELF, now, reason=reason, host=host))
+        subject, host = row
+        db.append(SessionEnded(*subject.named(ITSELF, now), reason=reason, host=host))
 
 
 def end_stopped(db: Database, agent: str, internal_id: str, now: float) -> None:
@@ -57,8 +57,9 @@ def end_missing(
         return
     # The control plane died before the answer: stop the session if it still starts.
     order_stop(db, agent, internal_id, StopCause.UNANSWERED, now=now)
-    delete_start(db, row[0], row[1], internal_id)
-    db.append(SessionNotStarted(row[0], row[1], ITSELF, now))
+    freed = delete_start(db, row[0], row[1], internal_id)
+    if freed is not None:
+        db.append(SessionStartFailed(*freed.named(ITSELF, now)))
 
 
 def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> None:

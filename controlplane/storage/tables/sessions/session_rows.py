@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from controlplane.domain.events.sessions import SessionSubject
 from controlplane.domain.hosts.contract import Port
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.storage.engine.changes import Topic
@@ -15,6 +16,9 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION, write_row
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
+
+SUBJECT = "account, id, application, tag, location, labels"
+"""The columns of `SessionSubject`."""
 
 _SORTED = json.JSONEncoder(sort_keys=True)
 
@@ -72,21 +76,24 @@ def remove_labels(db: Database, account: str, session_id: str) -> None:
     )
 
 
-def name_attempt(db: Database, account: str, session_id: str, attempt: Attempt) -> bool:
-    """Write an attempt to a row.
+def name_attempt(
+    db: Database, account: str, session_id: str, attempt: Attempt
+) -> SessionSubject | None:
+    """Write an attempt to a row; return its session.
 
-    False if the row has the stop mark, or the agent was removed or revoked.
+    None if the row has the stop mark, or the agent was removed or revoked.
     """
-    named = db.execute(
-        "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"
+    row = db.execute(
+        "UPDATE session SET internal_id=:internal_id, agent=:agent, host=:host"  # noqa: S608
         " WHERE account=:account AND id=:id AND stop_requested_ms IS NULL"
         " AND EXISTS (SELECT 1 FROM agent WHERE name=:agent AND removed_ms IS NULL"
-        " AND revoked_ms IS NULL)",
+        f" AND revoked_ms IS NULL) RETURNING {SUBJECT}",
         {"account": account, "id": session_id, **attempt._asdict()},
-    )
-    if named.rowcount:
-        db.changed(Topic.SESSION, account, session_id)
-    return bool(named.rowcount)
+    ).fetchone()
+    if row is None:
+        return None
+    db.changed(Topic.SESSION, account, session_id)
+    return SessionSubject(*row)
 
 
 def clear_attempt(db: Database, account: str, session_id: str, internal_id: str) -> None:
@@ -99,21 +106,34 @@ def clear_attempt(db: Database, account: str, session_id: str, internal_id: str)
     db.changed(Topic.SESSION, account, session_id)
 
 
-def delete_start(db: Database, account: str, session_id: str, internal_id: str | None) -> None:
-    """Delete the row of a start unless it names another attempt, or its host has reported it."""
-    db.execute(
-        "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"
-        " AND (internal_id IS NULL OR internal_id=:attempt)",
+def delete_start(
+    db: Database, account: str, session_id: str, internal_id: str | None
+) -> SessionSubject | None:
+    """Delete the row of a start unless it names another attempt, or its host has reported it.
+
+    Returns the session, None if it was not deleted.
+    """
+    row = db.execute(
+        "DELETE FROM session WHERE account=:account AND id=:id AND NOT confirmed"  # noqa: S608
+        f" AND (internal_id IS NULL OR internal_id=:attempt) RETURNING {SUBJECT}",
         {"account": account, "id": session_id, "attempt": internal_id},
-    )
+    ).fetchone()
+    if row is None:
+        return None
     db.changed(Topic.SESSION, account, session_id)
+    return SessionSubject(*row)
 
 
-def drop_unattempted(db: Database) -> None:
-    """Free ids that a previous process reserved without an attempt."""
-    sql = "DELETE FROM session WHERE agent IS NULL AND ended_ms IS NULL RETURNING account, id"
-    for key in db.execute(sql).fetchall():
-        db.changed(Topic.SESSION, *key)
+def delete_unattempted(db: Database) -> list[SessionSubject]:
+    """Delete the rows of starts that name no attempt; return their sessions."""
+    rows = db.execute(
+        "DELETE FROM session WHERE agent IS NULL AND ended_ms IS NULL"  # noqa: S608
+        f" RETURNING {SUBJECT}"
+    ).fetchall()
+    dropped = [SessionSubject(*row) for row in rows]
+    for subject in dropped:
+        db.changed(Topic.SESSION, subject.account, subject.session_id)
+    return dropped
 
 
 # ---- reports and ends
@@ -121,37 +141,38 @@ def drop_unattempted(db: Database) -> None:
 
 def write_report(
     db: Database, internal_id: str, reported: Mapping[str, object], end_time: float | None
-) -> tuple[str, str]:
-    """Write the columns of a report; return the account and id of the row.
+) -> SessionSubject:
+    """Write the columns of a report; return the session of the row.
 
     `end_time`: None while the session lives.
     """
     changes = "" if end_time is None else _END  # a row that lives stays as it is in all indexes
-    account, session_id = db.execute(
+    row = db.execute(
         "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"  # noqa: S608
         " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
         " exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms,"
         f" ready_ms=:ready_ms{changes}"
-        " WHERE internal_id=:internal_id RETURNING account, id",
+        f" WHERE internal_id=:internal_id RETURNING {SUBJECT}",
         {**reported, "end": to_ms(end_time), "internal_id": internal_id},
     ).fetchone()
+    subject = SessionSubject(*row)
     if end_time is not None:
-        _remove_ended_parts(db, account, session_id)
-    db.changed(Topic.SESSION, account, session_id)
-    return account, session_id
+        _remove_ended_parts(db, subject.account, subject.session_id)
+    db.changed(Topic.SESSION, subject.account, subject.session_id)
+    return subject
 
 
 def end_row(
     db: Database, agent: str, internal_id: str, *, reason: EndReason, now: float
-) -> tuple[str, str, str] | None:
+) -> tuple[SessionSubject, str] | None:
     """End a live session of an agent, as exited only if it was stopped.
 
-    Returns its account, id and host, None if there is no such session.
+    Returns the session and its host, None if there is no such session.
     """
     row = db.execute(
-        "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL,"
+        "UPDATE session SET state=:state, ended_ms=:now, end_reason=:reason, claim=NULL,"  # noqa: S608
         " player_count=0 WHERE internal_id=:internal_id AND agent=:agent"
-        " AND ended_ms IS NULL RETURNING account, id, host",
+        f" AND ended_ms IS NULL RETURNING {SUBJECT}, host",
         {
             "state": State.EXITED if reason is EndReason.STOPPED else State.DEAD,
             "now": to_ms(now),
@@ -162,10 +183,11 @@ def end_row(
     ).fetchone()
     if row is None:
         return None
-    account, session_id, host = row
-    _remove_ended_parts(db, account, session_id)
-    db.changed(Topic.SESSION, account, session_id)
-    return account, session_id, host
+    *columns, host = row
+    subject = SessionSubject(*columns)
+    _remove_ended_parts(db, subject.account, subject.session_id)
+    db.changed(Topic.SESSION, subject.account, subject.session_id)
+    return subject, host
 
 
 def _remove_ended_parts(db: Database, account: str, session_id: str) -> None:

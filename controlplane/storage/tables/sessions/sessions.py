@@ -12,7 +12,12 @@ from controlplane.domain.errors import (
     StoppedDuringStartError,
     UnauthorizedError,
 )
-from controlplane.domain.events.sessions import SessionNotStarted, SessionReserved, SessionStop
+from controlplane.domain.events.sessions import (
+    SessionStartFailed,
+    SessionStarting,
+    SessionStopRequested,
+    SessionSubject,
+)
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.domain.sessions.sessions import NewSession, Reserved, Session
 from controlplane.domain.sessions.stop_orders import StopCause
@@ -23,6 +28,7 @@ from controlplane.storage.tables.sessions.session_queries import find_session, i
 from controlplane.storage.tables.sessions.session_rows import (
     clear_attempt,
     delete_start,
+    delete_unattempted,
     env_json,
     mark_to_stop,
     name_attempt,
@@ -38,6 +44,10 @@ COLUMNS = (
     " labels, external_id, injected_env, created_ms, ended_ms, detail,"
     " player_count"
 )
+
+
+_UNDER_WAY = (SessionStarting.kind, SessionStopRequested.kind)
+"""The newest event of a session whose start is under way."""
 
 
 def reserve(
@@ -79,7 +89,8 @@ def reserve(
     first_of = None if is_ours else new.actor  # the audit has the failed claim under this id
     if standby is not None:
         if first_of is not None:
-            db.append(SessionReserved(account, session_id, first_of, new.created))
+            subject = SessionSubject.of(new.identity)
+            db.append(SessionStarting(*subject.named(first_of, new.created)))
         return Reserved(names_first=False, is_audited=True)
     if first is None:
         return Reserved(names_first=False, is_audited=is_ours)
@@ -107,7 +118,8 @@ def begin_attempt(
         StoppedDuringStartError: The row has the stop mark.
         AgentRefusedError: The agent was removed or revoked.
     """
-    if not name_attempt(db, account, session_id, attempt):
+    subject = name_attempt(db, account, session_id, attempt)
+    if subject is None:
         to_stop = db.execute(
             "SELECT 1 FROM session WHERE account=:account AND id=:id"
             " AND stop_requested_ms IS NOT NULL",
@@ -117,7 +129,7 @@ def begin_attempt(
             raise StoppedDuringStartError
         raise AgentRefusedError(ErrorReason.DRAINING, "the agent was removed")
     if first_of is not None:
-        db.append(SessionReserved(account, session_id, first_of, now))
+        db.append(SessionStarting(*subject.named(first_of, now)))
 
 
 def end_attempt(
@@ -145,9 +157,26 @@ def free(
     """
     if attempt is not None and attempt.is_unanswered:
         order_stop(db, attempt.agent, attempt.internal_id, StopCause.UNANSWERED, now=now)
-    delete_start(db, account, session_id, None if attempt is None else attempt.internal_id)
-    if is_audited:
-        db.append(SessionNotStarted(account, session_id, ITSELF, now, why=why))
+    internal_id = None if attempt is None else attempt.internal_id
+    freed = delete_start(db, account, session_id, internal_id)
+    if freed is not None and is_audited:
+        db.append(SessionStartFailed(*freed.named(ITSELF, now), why=why))
+
+
+def drop_unattempted(db: Database, now: float) -> None:
+    """Free the ids that a previous process reserved, and whose rows name no attempt.
+
+    The log has those of them whose attempts have failed.
+    """
+    for subject in delete_unattempted(db):
+        last = db.execute(
+            "SELECT kind FROM event WHERE object=:id AND account=:account"
+            " ORDER BY sequence DESC LIMIT 1",
+            {"account": subject.account, "id": subject.session_id},
+        ).fetchone()
+        if last is not None and last[0] in _UNDER_WAY:
+            why = "the control plane ended during the start"
+            db.append(SessionStartFailed(*subject.named(ITSELF, now), why=why))
 
 
 def request_stop(
@@ -166,7 +195,10 @@ def request_stop(
     session = session_of(columns)
     if is_confirmed and session.agent is not None and session.internal_id is not None:
         order_stop(db, session.agent, session.internal_id, StopCause.REQUESTED, now=now)
-    db.append(SessionStop(account, session_id, actor, now))
+    subject = SessionSubject(
+        account, session_id, session.application, session.tag, session.location, session.labels
+    )
+    db.append(SessionStopRequested(*subject.named(actor, now)))
     return session
 
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.errors import StoreError
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import EventsGoneError, Position
-from controlplane.domain.events.sessions import SessionReserved
 from controlplane.events import event_log
 from controlplane.events.event_log import FOLLOWED_FOR, EventLog
 from controlplane.storage.engine.changes import Change, Topic
@@ -18,6 +16,7 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import begin_epoch
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounting.event_reading import read_after, read_newer
+from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.system import eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept, opened
 from tests.support.fake_clock import FakeClock
@@ -27,7 +26,7 @@ ALICE = EventFilter("alice")
 
 def append(db: Database, *names: str, account: str = "alice") -> None:
     for name in names:
-        db.append(SessionReserved(account, name, ITSELF, 1000.0))
+        db.append(starting(account, name, 1000.0))
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.accounts import TokenRevoked
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import Position
-from controlplane.domain.events.sessions import SessionReserved
 from controlplane.events import recent_events
 from controlplane.events.event_log import EventLog
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounting.event_reading import read_after
+from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.transactions import opened
 from tiltyard.runtime.clock import SystemClock
 
@@ -40,7 +40,7 @@ FILTERS = [
 
 def append(db: Database, account: str, names: list[str]) -> None:
     for name in names:
-        db.append(SessionReserved(account, name, ITSELF, 1000.0))
+        db.append(starting(account, name, 1000.0))
         db.append(TokenRevoked(account, name, ITSELF, 1000.0, revoked_with=name))
 
 

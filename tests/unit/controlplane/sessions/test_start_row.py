@@ -104,7 +104,7 @@ async def test_claim_names_its_standby_and_is_audited(store: Store, written: Wri
     assert written.row.named is standby
     assert written.row.exists
     assert await rows(store, NAMED) == [("s", "standby", "h")]
-    assert await rows(store, RECORDED) == [("session.reserved",)]
+    assert await rows(store, RECORDED) == [("session.starting",)]
 
 
 async def test_taken_standby_leaves_no_row(store: Store, written: Written) -> None:
@@ -140,7 +140,7 @@ async def test_cold_start_stops_an_unanswered_claim(store: Store, written: Writt
     assert written.row.named is first
     assert first.releases == 0
     assert await rows(store, NAMED) == [("s", "first", "g")]
-    assert await rows(store, RECORDED) == [("session.reserved",)]
+    assert await rows(store, RECORDED) == [("session.starting",)]
 
 
 async def test_refused_claim_is_released_without_a_stop(store: Store, written: Written) -> None:
@@ -163,7 +163,7 @@ async def test_cold_start_is_audited_with_its_first_attempt(
         await written.row.name(attempt)
         failed(attempt, REFUSED)
         await written.row.clear()
-    assert await rows(store, RECORDED) == [("session.reserved",)]
+    assert await rows(store, RECORDED) == [("session.starting",)]
 
 
 async def test_first_attempt_on_a_removed_agent_is_released(
@@ -213,7 +213,7 @@ async def test_attempt_without_an_outcome_is_unanswered_once_called(
     assert written.stopped == [("h", "first")]
     assert attempt.releases == 1
     assert await rows(store, NAMED) == []
-    assert await rows(store, RECORDED) == [("session.reserved",), ("session.not_started",)]
+    assert await rows(store, RECORDED) == [("session.starting",), ("session.start_failed",)]
 
 
 async def test_uncalled_attempt_of_a_stopped_start_is_not_stopped(
@@ -251,7 +251,7 @@ async def test_start_whose_claim_was_lost_is_audited_again(store: Store, written
     await store.run(end_missing, "h", "standby", now=1)
     await written.row.reserve(spec(), hold("first", "g"))
     assert await rows(store, RECORDED) == [
-        ("session.reserved",),
-        ("session.not_started",),
-        ("session.reserved",),
+        ("session.starting",),
+        ("session.start_failed",),
+        ("session.starting",),
     ]

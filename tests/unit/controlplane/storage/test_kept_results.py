@@ -53,7 +53,7 @@ async def write(store: Store, chance: Random) -> None:
         partial(store.run, session_ends.end_stopped, *host, 3.0),
         partial(store.run, session_ends.end_all_missing, *host[:1], ["i"], 3.0),
         partial(store.run, session_rows.remove_ended, 4.0),
-        partial(store.run, session_rows.drop_unattempted),
+        partial(store.run, sessions.drop_unattempted, 5.0),
     ]
     transaction: Any = chance.choice(transactions)
     with suppress(TiltyardError):

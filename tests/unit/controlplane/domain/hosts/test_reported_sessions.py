@@ -114,10 +114,20 @@ def test_newer_report_that_leaves_the_same_row_is_written(sessions: ReportedSess
     report = unread(SESSION)
     sessions.note_unread(report, "life")
     sessions.confirm(report)
-    sessions.note(replace(SESSION, sequence=11, ready_time=5.0), "life")
+    sessions.note(replace(SESSION, sequence=11), "life")
     seen = sessions.get("i")
     assert seen is not None
     assert seen.is_written
+
+
+def test_report_of_a_session_that_is_ready_is_not_written_yet(sessions: ReportedSessions) -> None:
+    report = unread(SESSION)
+    sessions.note_unread(report, "life")
+    sessions.confirm(report)
+    sessions.note(replace(SESSION, sequence=11, ready_time=5.0), "life")
+    seen = sessions.get("i")
+    assert seen is not None
+    assert not seen.is_written
 
 
 def test_unread_report_does_not_replace_a_newer_one(sessions: ReportedSessions) -> None:

@@ -4,7 +4,7 @@ Triggers note here what is really written, and must agree with what the function
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,8 +35,8 @@ from controlplane.storage.tables.sessions import (
     session_rows,
     sessions,
 )
-from tests.support.controlplane.transactions import connection_of
 from tests.unit.controlplane.fleet.host.test_state import SESSION
+from tests.unit.controlplane.storage.tables.seen_changes import Written
 from tests.unit.controlplane.storage.tables.sessions.test_claims import STANDBY, cold, warm
 from tiltyard.contract import EndReason, NetworkMode, Resources, State
 
@@ -68,51 +68,6 @@ ADOPTING: Any = SimpleNamespace(
     **vars(REPORTER) | {"read_ticket": lambda *_: Placed(90_000, 1, 1)}
 )
 UNKNOWN = replace(SESSION, internal_id="u", identity=cold("unknown").identity)
-
-KEYS: dict[str, tuple[Topic, tuple[str, ...]]] = {
-    "session": (Topic.SESSION, ("account", "id")),
-    "player": (Topic.SESSION, ("account", "session")),
-    "token": (Topic.TOKEN, ("id",)),
-    "account": (Topic.ACCOUNT, ("name",)),
-    "application": (Topic.APPLICATION, ("account", "name")),
-    "tag": (Topic.TAG, ("account", "application")),
-    "warm_pool": (Topic.POOL, ("account", "application", "location")),
-    "agent": (Topic.HOST, ("name",)),
-    "region": (Topic.REGION, ("name",)),
-    "node_pool": (Topic.NODE_POOL, ("name",)),
-    "registry": (Topic.REGISTRY, ("name",)),
-    "event": (Topic.EVENT, ()),
-}
-
-SENT_STOP_ORDER = (
-    "CREATE TEMP TRIGGER ordered AFTER INSERT ON main.stop_order WHEN NEW.why <> 'requested'"
-    " BEGIN SELECT note_order(NEW.agent, NEW.internal_id); END"
-)
-"""New stop orders alone are noted, without those that their request sends."""
-
-
-@dataclass
-class Written:
-    """What triggers have seen."""
-
-    changes: set[Change] = field(default_factory=set)
-
-    def watch(self, db: Database) -> None:
-        connection = connection_of(db)
-        connection.create_function("note_order", -1, self._noting(Topic.STOP_ORDER))
-        connection.execute(SENT_STOP_ORDER)
-        for table, (topic, columns) in KEYS.items():
-            name = f"note_{table}"
-            connection.create_function(name, -1, self._noting(topic))
-            for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
-                key = ", ".join(f"{row}.{column}" for column in columns)
-                connection.execute(
-                    f"CREATE TEMP TRIGGER {table}_{event} AFTER {event} ON main.{table}"
-                    f" BEGIN SELECT {name}({key}); END"
-                )
-
-    def _noting(self, topic: Topic) -> Callable[..., None]:
-        return lambda *key: self.changes.add(Change(topic, key))
 
 
 def begin(db: Database) -> None:
@@ -157,13 +112,17 @@ def claimed(db: Database) -> None:
     sessions.reserve(db, warm("one"))
 
 
-def removed(db: Database) -> None:
-    accounts.remove(db, "alice", ACTOR, NOW)
-
-
 def ended_and_removed(db: Database) -> None:
     ended(db)
     removed(db)
+
+
+def waiting(db: Database) -> None:
+    sessions.reserve(db, cold("x"))
+
+
+def removed(db: Database) -> None:
+    accounts.remove(db, "alice", ACTOR, NOW)
 
 
 def nothing(_: Database) -> None: ...
@@ -271,7 +230,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("end unanswered attempt", attempted, end_unanswered),
     ("free", attempted, free),
     ("stop", running, lambda db: sessions.request_stop(db, "alice", "one", **AT)),
-    ("unattempted", lambda db: sessions.reserve(db, cold("x")), session_rows.drop_unattempted),
+    ("waiting", waiting, lambda db: sessions.drop_unattempted(db, NOW)),
     ("report", attempted, lambda db: reports.write_all(db, REPORTER, [LIVE])),
     ("adopt", nothing, lambda db: reports.write_all(db, ADOPTING, [UNKNOWN])),
     ("failed run", played, lambda db: reports.write_all(db, REPORTER, [failed(LIVE)])),

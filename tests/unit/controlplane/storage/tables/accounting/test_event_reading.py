@@ -10,7 +10,6 @@ from controlplane.domain.events.event import Event, Retention
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.fleet import RegionCreated
 from controlplane.domain.events.positions import EventsGoneError, Position
-from controlplane.domain.events.sessions import SessionReserved
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.engine.store import Store
@@ -18,6 +17,7 @@ from controlplane.storage.tables.access import accounts
 from controlplane.storage.tables.accounting import event_reading
 from controlplane.storage.tables.accounting.event_reading import first_position, read_after
 from controlplane.storage.tables.accounting.event_retention import remove_old, remove_until
+from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.transactions import connection_of
 
 ALL = EventFilter(None, is_operator=True)
@@ -26,7 +26,7 @@ NOW = 1000.0
 
 
 def session(name: str, account: str = "alice", now: float = NOW) -> Event:
-    return SessionReserved(account, name, ITSELF, now)
+    return starting(account, name, now)
 
 
 def token(name: str, account: str = "alice", now: float = NOW) -> Event:

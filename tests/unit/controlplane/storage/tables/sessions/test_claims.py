@@ -130,7 +130,7 @@ async def test_repeated_claim_of_a_standby_begins_its_lifetime_again(store: Stor
 
 async def test_stop_without_a_live_session_is_not_audited(store: Store) -> None:
     assert await store.run(request_stop, "alice", "x", actor=ACTOR, now=2) is None
-    assert await rows(store, "SELECT 1 FROM event WHERE kind='session.stop'") == []
+    assert await rows(store, "SELECT 1 FROM event WHERE kind='session.stop_requested'") == []
 
 
 @pytest.mark.parametrize(

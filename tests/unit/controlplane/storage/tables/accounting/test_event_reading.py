@@ -68,7 +68,8 @@ async def test_kinds_and_sessions_are_found(store: Store) -> None:
     await write(store, session("a"), token("a"), session("b"), session("a", "bob"))
     assert await read(store, EventFilter("alice", kinds=("token.*",)), 0) == (["a"], 4)
     assert await read(store, EventFilter("alice", session="a"), 0) == (["a"], 4)
-    assert await read(store, EventFilter("alice", image="game"), 0) == ([], 4)
+    assert await read(store, EventFilter("alice", image="game"), 0) == (["a", "b"], 4)
+    assert await read(store, EventFilter("alice", image="other"), 0) == ([], 4)
 
 
 async def test_read_looks_at_a_bounded_part(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.domain.containers.engine import LABEL_SESSION
+from agent.domain.containers.engine import LABEL_AGENT
 from tests.docker.machine import ENDED, Agent, Player, a_machine, port_of
 from tests.docker.stack import eventually
+from tests.faults.invariants import session_of
 from tests.faults.plugin import Rounds
 from tests.faults.records import recorded_sessions
 from tests.support.private_engine import small_disk
@@ -95,6 +96,11 @@ def engine_misses_the_end_of(pid: int) -> Iterator[None]:
         os.kill(shim, signal.SIGCONT)
 
 
+def says_full(agent: Agent) -> bool:
+    """Whether the agent says that it starts no session for want of space."""
+    return any("no session is started" in each for each in agent.warnings)
+
+
 def starts_again(agent: Agent) -> pb.Session:
     """Start a session as soon as the agent notices free space."""
     eventually(lambda: not agent.warnings, "there is room again")
@@ -114,8 +120,7 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
         for _ in range(rounds(1, 5)):
             plays, stopped, killed = (agent.play(*SILENT) for _ in range(3))
             with Player(machine, port_of(plays)) as player, full(disk):
-                eventually(lambda: bool(agent.warnings), "the disk is seen to be full")
-                assert "no session is started" in agent.warnings[0]
+                eventually(lambda: says_full(agent), "the disk is seen to be full")
                 assert agent.refusal() == "DISK_FULL"
                 with engine_misses_the_end_of(agent.session(killed).pid):
                     agent.until(killed, *ENDED, patience=LIE_SECONDS)  # seen by its process
@@ -139,8 +144,15 @@ def test_f34_a_full_disk_of_the_engine_refuses_starts_and_hides_no_end(
 
 def containers(agent: Agent) -> dict[str, str]:
     """The state of each session's container in the engine's list, which no call delays."""
-    found = agent.machine.client.api.containers(all=True, filters={"label": LABEL_SESSION})
-    return {each["Labels"][LABEL_SESSION]: each["State"] for each in found}
+    sessions = recorded_sessions(agent.state_dir)
+    found = agent.machine.client.api.containers(all=True, filters={"label": LABEL_AGENT})
+    states = {}
+    for each in found:
+        name = each["Names"][0].removeprefix("/")
+        owner = session_of(each["Id"], name, each["Labels"], sessions)
+        if owner:
+            states[owner] = each["State"]
+    return states
 
 
 @pytest.mark.timeout(600)

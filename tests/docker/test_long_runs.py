@@ -178,7 +178,7 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
     with KilledAgent(machine, ports=6) as agent:
         sessions = [agent.play(), agent.play(restart=True)]
         before = agent.processes()
-        agent.settings["failpoint"] = "start.created:block"
+        agent.settings["failpoint"] = "start.waiting:block"  # a step of each start
         with Supervisor(agent, WATCHDOG) as supervisor:
             for bites in range(1, rounds(1, 5) + 1):
                 with pytest.raises(grpc.RpcError) as killed:

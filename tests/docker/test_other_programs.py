@@ -6,6 +6,7 @@ from tests.docker.machine import ENDED, Agent, Machine, Player, a_machine, port_
 from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
+ENDPOINTS = "{{range $id, $_ := .Containers}}{{$id}} {{end}}"
 BRIDGE = ("name=tiltyard0", "enable_icc=false")
 
 
@@ -71,6 +72,10 @@ def test_f46_a_network_that_is_removed_is_made_again() -> None:
         machine.docker("network", "create", *options, "tiltyard0")
         with Agent(machine, ports=2) as agent:
             agent.end(agent.play())
+            # Containers that wait for a start keep their network in use.
+            waiting = machine.docker("network", "inspect", "--format", ENDPOINTS, "tiltyard0")
+            for container in waiting.split():
+                machine.docker("rm", "--force", "--volumes", container)
             machine.docker("network", "rm", "tiltyard0")
             agent.until_plays()
             running = [each for each in agent.containers() if each.status == "running"]

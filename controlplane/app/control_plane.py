@@ -18,6 +18,7 @@ from controlplane.applications.warm_pools import WarmPools
 from controlplane.domain.access.start_rate import StartRate
 from controlplane.domain.steps import STEPS
 from controlplane.fleet.fleet import Fleet
+from controlplane.fleet.fleet_log import FleetLog
 from controlplane.fleet.host.reports import Reports
 from controlplane.fleet.host_maker import HostMaker
 from controlplane.fleet.pinger import Pinger
@@ -125,6 +126,7 @@ class ControlPlane:
             clock=clock,
             random=random,
         )
+        self._fleet_log = FleetLog(store, self.fleet, clock=clock, random=random)
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
         applications = Applications(store, self.fleet.node_pools.denied, clock)
         tags = Tags(
@@ -250,6 +252,7 @@ class ControlPlane:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
+                    group.create_task(self._fleet_log.run(), name="fleet log"),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.surplus.run(), name="surplus"),

@@ -179,6 +179,7 @@ class Attempts:
         row = host.state.row
         now = self._fleet.now()
         failure = host.state.note_failure(owner, error, now, self._clock.time())
+        host.state.notify()
         self._metrics.failures.labels(row.region, row.node_pool, error.agent_reason.value).inc()
         log.warning(
             "start failed, the host is avoided",

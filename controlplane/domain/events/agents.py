@@ -63,7 +63,10 @@ class AgentRemoved(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDraining(AgentEvent):
-    """A drain of a host was ordered. `deadline` is in milliseconds since the epoch, or null."""
+    """A drain of a host was ordered; the actor is the agent if it was ordered on the host.
+
+    `deadline` is in milliseconds since the epoch, or null.
+    """
 
     kind = "agent.draining"
 
@@ -75,6 +78,42 @@ class AgentUndrained(AgentEvent):
     """The end of a drain was ordered."""
 
     kind = "agent.undrained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEmpty(AgentEvent):
+    """A draining host has no live sessions any more."""
+
+    kind = "agent.empty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDiskFull(AgentEvent):
+    """A disk of a host lacks space: no session starts there until it has some again."""
+
+    kind = "agent.disk_full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDiskFree(AgentEvent):
+    """The disks of a host have space again."""
+
+    kind = "agent.disk_free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentAvoided(AgentEvent):
+    """Starts of several accounts have failed on a host, so that all starts avoid it.
+
+    `until` is in milliseconds since the epoch; a successful start ends the avoidance earlier.
+    `reason` and `error` are those of the newest failure.
+    """
+
+    kind = "agent.avoided"
+
+    until: int
+    reason: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

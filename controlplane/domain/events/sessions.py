@@ -116,6 +116,28 @@ class SessionRestarting(SessionEntered):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDraining(SessionEvent):
+    """The host of a live session is being drained: the session should get no more players.
+
+    `deadline` is when the session is stopped, in milliseconds since the epoch; null if never.
+    """
+
+    kind = "session.draining"
+
+    host: str
+    deadline: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionUndrained(SessionEvent):
+    """The host of a live session is no longer being drained."""
+
+    kind = "session.undrained"
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStopRequested(SessionEvent):
     """A stop was requested."""
 

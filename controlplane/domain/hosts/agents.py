@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from controlplane.domain.hosts.conditions import HostConditions
 from controlplane.domain.hosts.contract import Drain
 from controlplane.domain.hosts.written import Written
 
@@ -32,11 +33,19 @@ class Agent:
     revoked: float | None = None
     written_incarnation: str = ""
     written_sequence: int = 0
+    disk_full: int = 0
+    empty: int = 0
+    sessions_draining: int = 0
 
     @property
     def written(self) -> Written:
         """The reports that are in the rows of its sessions."""
         return Written(self.written_incarnation, self.written_sequence)
+
+    @property
+    def conditions(self) -> HostConditions:
+        """What the log of events has of its host."""
+        return HostConditions(bool(self.disk_full), bool(self.empty))
 
     @property
     def drain(self) -> Drain:

@@ -115,6 +115,11 @@ class Drain:
     draining: bool = False
     deadline: float | None = None
 
+    @property
+    def mark(self) -> int:
+        """The number by which sessions note that they have this drain; 0 without one."""
+        return self.revision + 1 if self.draining else 0
+
 
 @dataclass(frozen=True, slots=True)
 class PoolOnHost:

@@ -60,7 +60,8 @@ class Orders:
         """
         learned = self.host.drain
         if learned != self._stored_drain:
-            await self.store.run(learn_drain, self.host.name, learned)
+            now = self.clock.time()
+            await self.store.run(learn_drain, self.host.name, learned, now)
             log.info("host reported its drain", draining=learned.draining)
             if self._stored_drain.revision <= learned.revision:
                 self._stored_drain = learned  # else a newer order was given meanwhile

@@ -134,7 +134,7 @@ CREATE TABLE warm_pool (
 ) STRICT;
 
 -- A removed agent is in no region and no node pool: its row stays for the sessions that it had.
--- `Agent` describes the rest.
+-- The last four columns are what the log of events has of its host. `Agent` describes the rest.
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -153,7 +153,11 @@ CREATE TABLE agent (
     last_report_ms INTEGER,
     downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER,
-    written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0
+    written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0,
+    disk_full INTEGER NOT NULL DEFAULT 0,
+    empty INTEGER NOT NULL DEFAULT 0,
+    avoided_until_ms INTEGER,
+    sessions_draining INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX agent_by_id ON agent(id) WHERE id IS NOT NULL;
 
@@ -175,6 +179,7 @@ CREATE TABLE enrolment_token (
 -- `failed_ms` is when its last failed run ended by the host's clock, `most_players` the highest
 -- number of players since then; `earlier_players` has such pairs of the failed runs, as JSON.
 -- `ready_ms` is when the ports of its newest run were all bound, by the host's clock.
+-- `draining` is `Drain.mark` of the drain of its host that the log of events has.
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -205,6 +210,7 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     failed_ms INTEGER,
     ready_ms INTEGER,
+    draining INTEGER NOT NULL DEFAULT 0,
     most_players INTEGER NOT NULL DEFAULT 0,
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)

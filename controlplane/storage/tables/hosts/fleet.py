@@ -9,7 +9,12 @@ from controlplane.domain.access.audit import Actor
 from controlplane.domain.applications.privileges import Privileges
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.events.agents import AgentDraining, AgentRemoved, AgentUndrained
+from controlplane.domain.events.agents import (
+    AgentDraining,
+    AgentEvent,
+    AgentRemoved,
+    AgentUndrained,
+)
 from controlplane.domain.events.fleet import REMOVED, NodePoolSet, RegionCreated
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.contract import Drain
@@ -56,7 +61,7 @@ _NOT_ENROLLED = dict.fromkeys(
 _AGENT_COLUMNS = (
     "name, address, region, node_pool, id, certificate_expire_ms, drain_revision, draining,"
     " drain_deadline_ms, last_report_ms, downtime_ms, lost_ms, authority, trusts_former,"
-    " revoked_ms, written_incarnation, written_sequence"
+    " revoked_ms, written_incarnation, written_sequence, disk_full, empty, sessions_draining"
 )
 
 
@@ -214,7 +219,8 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
         "UPDATE agent SET removed_ms=:now, region=NULL, node_pool=NULL, id=NULL, revoked_ms=NULL,"
         " certificate_serial=NULL, certificate_expire_ms=NULL, drain_revision=0, draining=FALSE,"
         " drain_deadline_ms=NULL, last_report_ms=NULL, downtime_ms=0, lost_ms=NULL,"
-        " written_incarnation='', written_sequence=0 WHERE name=:name",
+        " written_incarnation='', written_sequence=0, disk_full=FALSE, empty=FALSE,"
+        " avoided_until_ms=NULL, sessions_draining=FALSE WHERE name=:name",
         {"name": name, "now": to_ms(now)},
     )
     void_tokens(db, name, now)
@@ -245,19 +251,34 @@ def order_drain(db: Database, agent: str, order: Drain, *, actor: Actor, now: fl
     revision = max(row.drain_revision + 1, order.revision + 1, to_ms(now))
     deadline_ms = to_ms(order.deadline)
     drain = Drain(revision, order.draining, from_ms(deadline_ms))
-    learn_drain(db, agent, drain)
-    if order.draining:
-        db.append(AgentDraining("", agent, actor, now, deadline=deadline_ms))
-    else:
-        db.append(AgentUndrained("", agent, actor, now))
+    _write_drain(db, agent, drain)
+    db.append(_drain_event(agent, drain, actor, now))
     return drain
 
 
-def learn_drain(db: Database, agent: str, drain: Drain) -> None:
+def learn_drain(db: Database, agent: str, drain: Drain, now: float) -> None:
     """Write the drain that a host reports, unless there is a newer order."""
+    row = db.execute(
+        "SELECT draining FROM agent WHERE name=:agent AND drain_revision<=:revision",
+        {"agent": agent, "revision": drain.revision},
+    ).fetchone()
+    if row is None:
+        return
+    _write_drain(db, agent, drain)
+    if bool(row[0]) != drain.draining:
+        db.append(_drain_event(agent, drain, Actor(agent), now))
+
+
+def _write_drain(db: Database, agent: str, drain: Drain) -> None:
     db.execute(
         "UPDATE agent SET drain_revision=:revision, draining=:draining,"
-        " drain_deadline_ms=:deadline WHERE name=:agent AND drain_revision<=:revision",
+        " drain_deadline_ms=:deadline WHERE name=:agent",
         {"agent": agent, **asdict(drain), "deadline": to_ms(drain.deadline)},
     )
     db.changed(Topic.HOST, agent)
+
+
+def _drain_event(agent: str, drain: Drain, actor: Actor, now: float) -> AgentEvent:
+    if drain.draining:
+        return AgentDraining("", agent, actor, now, deadline=to_ms(drain.deadline))
+    return AgentUndrained("", agent, actor, now)

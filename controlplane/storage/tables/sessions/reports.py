@@ -25,10 +25,9 @@ from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.sessions import lost_times
 from controlplane.storage.tables.sessions.players import begin_run
+from controlplane.storage.tables.sessions.session_columns import env_json, port_values
 from controlplane.storage.tables.sessions.session_ends import end_missing, lose_sessions
 from controlplane.storage.tables.sessions.session_rows import (
-    env_json,
-    port_values,
     put_row,
     remove_labels,
     write_report,

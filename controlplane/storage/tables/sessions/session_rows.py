@@ -5,40 +5,22 @@ of the session, and write the audit.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from controlplane.domain.events.sessions import SessionSubject
-from controlplane.domain.hosts.contract import Port
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION, write_row
+from controlplane.storage.tables.sessions.session_columns import SUBJECT
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
-
-SUBJECT = "account, id, application, tag, location, labels"
-"""The columns of `SessionSubject`."""
-
-_SORTED = json.JSONEncoder(sort_keys=True)
 
 _END = (
     ", ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END, claim=NULL,"
     " player_count=0"
 )
-
-
-def port_values(ports: Iterable[Port]) -> list[dict[str, object]]:
-    """Return the JSON values of ports."""
-    return [
-        {"container": p.container, "protocol": p.protocol, "host": p.host, "tls": p.tls}
-        for p in ports
-    ]
-
-
-def env_json(env: Mapping[str, str]) -> str:
-    """Serialize injected variables; sorted, since the order of a protobuf map varies."""
-    return _SORTED.encode(env)
 
 
 # ---- starts
@@ -212,6 +194,27 @@ def mark_to_stop(
     if row is not None:
         db.changed(Topic.SESSION, account, session_id)
     return row
+
+
+def mark_draining(db: Database, agent: str, mark: int, *, most: int) -> list[tuple[Any, ...]]:
+    """Write the mark of its drain to live sessions of an agent that have another one.
+
+    Returns `SUBJECT` and the host of each. Sessions that are being stopped keep their mark.
+    """
+    rows: list[tuple[Any, ...]] = db.execute(
+        "UPDATE session SET draining=:mark WHERE number IN (SELECT number FROM session"  # noqa: S608
+        " WHERE agent=:agent AND ended_ms IS NULL AND confirmed AND draining <> :mark"
+        f" AND state <> :stopping LIMIT :most) RETURNING {SUBJECT}, host",
+        {
+            "agent": agent,
+            "mark": mark,
+            "stopping": State.SHUTTINGDOWN,
+            "most": most,
+        },
+    ).fetchall()
+    for account, session_id, *_ in rows:
+        db.changed(Topic.SESSION, account, session_id)
+    return rows
 
 
 # ---- players

@@ -24,15 +24,14 @@ from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.accounting.quota_use import passed_limit, quota_of
 from controlplane.storage.tables.sessions.claims import check_standby, undo_claim
+from controlplane.storage.tables.sessions.session_columns import env_json, port_values
 from controlplane.storage.tables.sessions.session_queries import find_session, id_of
 from controlplane.storage.tables.sessions.session_rows import (
     clear_attempt,
     delete_start,
     delete_unattempted,
-    env_json,
     mark_to_stop,
     name_attempt,
-    port_values,
     put_row,
 )
 from controlplane.storage.tables.sessions.stop_orders import order_stop

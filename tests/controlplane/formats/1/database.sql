@@ -7,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1796010887532,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1796010887532,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1796010887683,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1796011360702,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1796011360702,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1796011360812,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -28,12 +28,16 @@ CREATE TABLE agent (
     last_report_ms INTEGER,
     downtime_ms INTEGER NOT NULL DEFAULT 0,
     lost_ms INTEGER,
-    written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0
+    written_incarnation TEXT NOT NULL DEFAULT '', written_sequence INTEGER NOT NULL DEFAULT 0,
+    disk_full INTEGER NOT NULL DEFAULT 0,
+    empty INTEGER NOT NULL DEFAULT 0,
+    avoided_until_ms INTEGER,
+    sessions_draining INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmp3_p0a8al/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796010887665,0,NULL,'7ab90064-087d-4d32-987e-00f6bb832b05',0);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'8da6b474-116d-4c63-82ab-b8e99309e280','4ae22309fc38a6f2a71cbbe02b8bdb2821da8183',1798602889000,'2fc5bc344884d4e5dacf34d909946273f2716811d68d0906873d45f09656d7ad',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'af45a7d7-1f20-4585-9b2d-e7c0f0371925','311c19addbb178f96d3d8ffc9b83c506e32f06fa',1798602889000,'2fc5bc344884d4e5dacf34d909946273f2716811d68d0906873d45f09656d7ad',0,1796010889834,0,0,NULL,NULL,0,NULL,'',0);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796010889837,NULL,NULL,NULL,'2fc5bc344884d4e5dacf34d909946273f2716811d68d0906873d45f09656d7ad',0,NULL,0,0,NULL,NULL,0,NULL,'',0);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpgpddn65r/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796011360793,0,NULL,'1ee4e10b-5c29-4943-a32b-ba4034a1f398',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'7c9fb760-6d32-44fa-9f75-2ef0fa6ffd1b','1fa82a19a569ff66ddd67df99168c4e3cd89d0c5',1798603362000,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'e39a0207-621b-413a-a9a6-4ba1fc65d450','77467e8e21013ac8c78ae493d177b2bc822fcc91',1798603362000,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,1796011362940,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796011362944,NULL,NULL,NULL,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -59,7 +63,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796010887707);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796011360829);
 CREATE TABLE application_region (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -78,10 +82,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('f4db790e50da32a4',X'F53D0D7D94E749D5756EBB550F018D075BF8847D0E2E885363968F99F3EFB399','local','default',NULL,1796011789804,1796010889813);
-INSERT INTO "enrolment_token" VALUES('b205d07659e57a38',X'858C31E25C60215645470443022C376194F1A7DD5C5626BDC4CB0A23D0C866CE','local','default',NULL,1796011789819,1796010889823);
-INSERT INTO "enrolment_token" VALUES('03085bdcb1b94114',X'073A6EF7CB2110DD1D9A02BE149B0F397A2C037A446F7A0923615DC4CF536F54','local','default',NULL,1796011789829,1796010889831);
-INSERT INTO "enrolment_token" VALUES('233a5cead401e5ec',X'C7F116A07901C072A42A87EC1A7486B222ACDD8490B07A3DDDE9082E965EB1DA','local','default',NULL,1796011789840,NULL);
+INSERT INTO "enrolment_token" VALUES('71ab69f993657783',X'DA142F5C8EF97397831E729338417F191E7A1A66CF9F94678BC2812C78AB7D8A','local','default',NULL,1796012262910,1796011362918);
+INSERT INTO "enrolment_token" VALUES('a5f6f996e8ee0cfe',X'0DD816C15F4F49B216DAE391E6C16BBB4DB2B93AA550D01861E9B2179D6F8086','local','default',NULL,1796012262926,1796011362928);
+INSERT INTO "enrolment_token" VALUES('f2bd51e071a4d35d',X'23F3543C001826FC560CE0D0E029FAFA46C4D6E388D066D795A64A012357CD29','local','default',NULL,1796012262933,1796011362936);
+INSERT INTO "enrolment_token" VALUES('e66905075c35740a',X'56954D87036A2CF82DEDEFD56A00912B6C84E8BD5196BA89913CC7D11C011067','local','default',NULL,1796012262947,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,
@@ -94,50 +98,50 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1796010887532,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1796010887532,'token.created',1,'alice','init','controlplane','','0d260c02a6320a52','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1796010887532,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1796010887532,'token.created',1,'bob','init','controlplane','','b4c250a2605de6dd','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1796010887532,'token.created',1,'','init','controlplane','','4298285ae96d920c','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1796010887671,'region.created',1,'','4298285ae96d920c','operator','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1796010887675,'node_pool.set',1,'','4298285ae96d920c','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
-INSERT INTO "event" VALUES(8,1796010887681,'registry.set',1,'','4298285ae96d920c','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1796010887683,'account.created',1,'carol','4298285ae96d920c','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1796010887683,'token.created',1,'carol','4298285ae96d920c','operator','127.0.0.1','7b2d8224daf09e7f','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1796010887686,'account.created',1,'dora','4298285ae96d920c','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1796010887686,'token.created',1,'dora','4298285ae96d920c','operator','127.0.0.1','3caa44294e92e9f1','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1796010887690,'account.changed',1,'alice','4298285ae96d920c','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1796010887692,'account.removed',1,'dora','4298285ae96d920c','operator','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1796010887707,'application.created',1,'alice','0d260c02a6320a52','account','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1796010887712,'tag.enabled',1,'alice','0d260c02a6320a52','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1796010887730,'tag.enabled',1,'alice','0d260c02a6320a52','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1796010887743,'token.created',1,'alice','0d260c02a6320a52','account','127.0.0.1','2a1c786b6e2691d6','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827546887743}');
-INSERT INTO "event" VALUES(19,1796010887746,'token.created',1,'alice','0d260c02a6320a52','account','127.0.0.1','b0bc9450e6ba34ce','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1796010887748,'token.revoked',1,'alice','4298285ae96d920c','operator','127.0.0.1','b0bc9450e6ba34ce','{"with": "b0bc9450e6ba34ce"}');
-INSERT INTO "event" VALUES(21,1796010887752,'session.starting',1,'alice','0d260c02a6320a52','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(22,1796010887757,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(23,1796010887757,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796010887755, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(24,1796010887762,'session.starting',1,'alice','0d260c02a6320a52','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(25,1796010887765,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(26,1796010887765,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796010887764, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(27,1796010887768,'session.starting',1,'alice','0d260c02a6320a52','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(28,1796010887770,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(29,1796010887770,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796010887770, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(30,1796010887774,'session.stop_requested',1,'alice','0d260c02a6320a52','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(31,1796010887777,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(32,1796010887781,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(33,1796010887788,'session.starting',1,'alice','0d260c02a6320a52','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}}');
-INSERT INTO "event" VALUES(34,1796010889797,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
-INSERT INTO "event" VALUES(35,1796010889804,'agent.token_created',1,'','4298285ae96d920c','operator','127.0.0.1','f4db790e50da32a4','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(36,1796010889813,'agent.enrolled',1,'','f4db790e50da32a4','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "4ae22309fc38a6f2a71cbbe02b8bdb2821da8183"}');
-INSERT INTO "event" VALUES(37,1796010889819,'agent.token_created',1,'','4298285ae96d920c','operator','127.0.0.1','b205d07659e57a38','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1796010889823,'agent.enrolled',1,'','b205d07659e57a38','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "311c19addbb178f96d3d8ffc9b83c506e32f06fa"}');
-INSERT INTO "event" VALUES(39,1796010889829,'agent.token_created',1,'','4298285ae96d920c','operator','127.0.0.1','03085bdcb1b94114','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(40,1796010889831,'agent.enrolled',1,'','03085bdcb1b94114','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "6e8d46cd0d2afaa7e48a6ead7936b9a1d0f50db1"}');
-INSERT INTO "event" VALUES(41,1796010889834,'agent.revoked',1,'','4298285ae96d920c','operator','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(42,1796010889837,'agent.removed',1,'','4298285ae96d920c','operator','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(43,1796010889840,'agent.token_created',1,'','4298285ae96d920c','operator','127.0.0.1','233a5cead401e5ec','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(44,1796010889842,'warm_pool.set',1,'alice','0d260c02a6320a52','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1796011360702,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1796011360702,'token.created',1,'alice','init','controlplane','','f0c3a8ab37ac8022','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1796011360702,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1796011360702,'token.created',1,'bob','init','controlplane','','175694d2377707e0','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1796011360702,'token.created',1,'','init','controlplane','','60cf2b4574d3a54c','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1796011360798,'region.created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1796011360801,'node_pool.set',1,'','60cf2b4574d3a54c','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
+INSERT INTO "event" VALUES(8,1796011360810,'registry.set',1,'','60cf2b4574d3a54c','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1796011360812,'account.created',1,'carol','60cf2b4574d3a54c','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1796011360812,'token.created',1,'carol','60cf2b4574d3a54c','operator','127.0.0.1','ebbb09a813b5cd0c','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1796011360815,'account.created',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1796011360815,'token.created',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','3148c16d8ad70b0b','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1796011360819,'account.changed',1,'alice','60cf2b4574d3a54c','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1796011360821,'account.removed',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1796011360829,'application.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1796011360836,'tag.enabled',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1796011360845,'tag.enabled',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1796011360852,'token.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','80891e6de0df3f60','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827547360852}');
+INSERT INTO "event" VALUES(19,1796011360854,'token.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','b88d204e692fad98','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1796011360856,'token.revoked',1,'alice','60cf2b4574d3a54c','operator','127.0.0.1','b88d204e692fad98','{"with": "b88d204e692fad98"}');
+INSERT INTO "event" VALUES(21,1796011360859,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
+INSERT INTO "event" VALUES(22,1796011360864,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(23,1796011360864,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360863, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(24,1796011360869,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
+INSERT INTO "event" VALUES(25,1796011360873,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(26,1796011360873,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360872, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(27,1796011360875,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
+INSERT INTO "event" VALUES(28,1796011360879,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(29,1796011360879,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360878, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(30,1796011360883,'session.stop_requested',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
+INSERT INTO "event" VALUES(31,1796011360887,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(32,1796011360891,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(33,1796011360899,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}}');
+INSERT INTO "event" VALUES(34,1796011362907,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
+INSERT INTO "event" VALUES(35,1796011362910,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','71ab69f993657783','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(36,1796011362918,'agent.enrolled',1,'','71ab69f993657783','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "1fa82a19a569ff66ddd67df99168c4e3cd89d0c5"}');
+INSERT INTO "event" VALUES(37,1796011362926,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','a5f6f996e8ee0cfe','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1796011362928,'agent.enrolled',1,'','a5f6f996e8ee0cfe','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "77467e8e21013ac8c78ae493d177b2bc822fcc91"}');
+INSERT INTO "event" VALUES(39,1796011362933,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','f2bd51e071a4d35d','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(40,1796011362936,'agent.enrolled',1,'','f2bd51e071a4d35d','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "6eb49e793fb629bfa7c09aab7790385eb06cb1f4"}');
+INSERT INTO "event" VALUES(41,1796011362940,'agent.revoked',1,'','60cf2b4574d3a54c','operator','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(42,1796011362944,'agent.removed',1,'','60cf2b4574d3a54c','operator','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(43,1796011362947,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','e66905075c35740a','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(44,1796011362951,'warm_pool.set',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE event_counter (
     epoch INTEGER NOT NULL,
     number INTEGER NOT NULL
@@ -158,8 +162,8 @@ CREATE TABLE image (
     account TEXT NOT NULL,
     UNIQUE (reference, account)
 ) STRICT;
-INSERT INTO "image" VALUES(1,'127.0.0.1:35225/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
-INSERT INTO "image" VALUES(2,'127.0.0.1:35225/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
+INSERT INTO "image" VALUES(1,'127.0.0.1:32911/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
+INSERT INTO "image" VALUES(2,'127.0.0.1:32911/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -172,7 +176,7 @@ CREATE TABLE lost_time (
     begin_ms INTEGER NOT NULL,
     end_ms INTEGER
 ) STRICT;
-INSERT INTO "lost_time" VALUES(0,1796010887571);
+INSERT INTO "lost_time" VALUES(0,1796011360728);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -191,8 +195,8 @@ CREATE TABLE player (
     UNIQUE (account, session, player),
     FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796010887773);
-INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796010887773);
+INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796011360881);
+INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796011360881);
 CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
 INSERT INTO "region" VALUES('local');
 INSERT INTO "region" VALUES('elsewhere');
@@ -207,8 +211,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:35225','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'674141414141427244504F4838754741304B37516862336C5A4D4E425A5272555A776E686B5242385862436353594B375677477656547330574C634358507A574663323371466C573572393844344C456E6C6C4F77784374644778797A567A4D61786B3757686264374D7246644C5552654C39705F35513D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:32911','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'67414141414142724450566756497256537538676C6879624C5A3762486242434D36446D59415A705339616F70734567434E523778317845334F724F4E4A3746306B70304C4C354753567167456474636B453232376769475770497141535262594C54317766754732612D5146323631325F6A356132303D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -239,13 +243,14 @@ CREATE TABLE session (
     adopted_ended INTEGER NOT NULL DEFAULT 0,
     failed_ms INTEGER,
     ready_ms INTEGER,
+    draining INTEGER NOT NULL DEFAULT 0,
     most_players INTEGER NOT NULL DEFAULT 0,
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','3305e48f-e4d7-4bff-8013-12a461b9d872','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796010887752,1796010887755,NULL,NULL,NULL,NULL,'',0,NULL,1796010887755,2,'[]');
-INSERT INTO "session" VALUES(2,'alice','stopped','c7ee96e4-4e56-458c-9dac-a35d8a4a0747','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796010887762,1796010887764,1796010887774,1796010887776,'stopped',0,'',0,NULL,1796010887764,0,'[]');
-INSERT INTO "session" VALUES(3,'alice','fails','dde66469-9f4b-4556-9487-2bad3a37b499','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796010887768,1796010887770,NULL,1796010887779,'exited',0,'',0,NULL,1796010887770,0,'[]');
+INSERT INTO "session" VALUES(1,'alice','match ü','7e6f1598-97e1-457b-af59-116321b5e2b6','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796011360859,1796011360863,NULL,NULL,NULL,NULL,'',0,NULL,1796011360863,0,2,'[]');
+INSERT INTO "session" VALUES(2,'alice','stopped','a630b451-7f7c-4b47-aa43-67450ebd8466','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796011360869,1796011360872,1796011360883,1796011360886,'stopped',0,'',0,NULL,1796011360872,0,0,'[]');
+INSERT INTO "session" VALUES(3,'alice','fails','dea03f53-4090-468a-b2d0-dfd4574b6db0','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796011360875,1796011360878,NULL,1796011360889,'exited',0,'',0,NULL,1796011360878,0,0,'[]');
 CREATE TABLE stop_order (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -253,7 +258,7 @@ CREATE TABLE stop_order (
     requested_ms INTEGER NOT NULL,
     confirmed_ms INTEGER
 ) STRICT;
-INSERT INTO "stop_order" VALUES('02a66903-a8bf-477b-98f4-30b6662e7899','a0','unanswered',1796010889794,NULL);
+INSERT INTO "stop_order" VALUES('2d44dd9b-1333-4519-8c70-fa50d9597337','a0','unanswered',1796011362903,NULL);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -267,8 +272,8 @@ CREATE TABLE tag (
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:35225/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:35225/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:32911/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:32911/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -282,12 +287,12 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('0d260c02a6320a52','alice','initial',X'7A4BE0109DFCBD8853375513094C3A65CF655A5F88C59EE26ED3A6ACEF56E46D','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796010887532,NULL,NULL,1796010887705,'127.0.0.1');
-INSERT INTO "token" VALUES('b4c250a2605de6dd','bob','initial',X'1C39FA9D682C2C548365DDD40275133006B7F58E6C6DB225AF987EBCAF3199C3','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796010887532,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('4298285ae96d920c',NULL,'initial',X'0F9E74CA8EB450CBE177CF4045F17A8B53EEB18791F4A6C395E269B9AEF33E35','["operator:read", "operator:write"]',NULL,1796010887532,NULL,NULL,1796010887670,'127.0.0.1');
-INSERT INTO "token" VALUES('7b2d8224daf09e7f','carol','initial',X'A94A8A290B423EE24167BBC4D78D889870B2C3131BD1240B8332414D21FD1D78','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796010887683,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('2a1c786b6e2691d6','alice','reader',X'40010F985191B5B381646CB41EF07534B3408652AF0C702583FD71988ABDBFB0','["session:read"]','0d260c02a6320a52',1796010887743,1827546887743,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('b0bc9450e6ba34ce','alice','gone',X'ABB98C0E5603585C5752ED38E4D3F65195F2346C26E6B534DBBAD85701E87793','["session:read"]','0d260c02a6320a52',1796010887746,NULL,1796010887748,NULL,NULL);
+INSERT INTO "token" VALUES('f0c3a8ab37ac8022','alice','initial',X'946D9C71EDE908F8877AD23AD12DFE0B5E010C1F7D0360377B4D63D66755B6CA','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360702,NULL,NULL,1796011360828,'127.0.0.1');
+INSERT INTO "token" VALUES('175694d2377707e0','bob','initial',X'B6748355B99FE431C42B337A6452ACDB220C0CC91F9FD7C0FB335730E6E426B6','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360702,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('60cf2b4574d3a54c',NULL,'initial',X'35C998015A11B89F46BBD6EBFC0A58EC35F4789738AE3C718690D0363FC31E3E','["operator:read", "operator:write"]',NULL,1796011360702,NULL,NULL,1796011360796,'127.0.0.1');
+INSERT INTO "token" VALUES('ebbb09a813b5cd0c','carol','initial',X'9E944724746A8D02C56C7FC56C0514F655CA21B88ED85BC74A061407A1FDFCED','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360812,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('80891e6de0df3f60','alice','reader',X'D3FD707D54ACDBC53FD83D0AAAF845670B5E93A3B70D39A19EB272F3A7C9C91E','["session:read"]','f0c3a8ab37ac8022',1796011360852,1827547360852,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('b88d204e692fad98','alice','gone',X'6B9F82ECBED66E85F228B94AC502F56FC16D02A9CD67008291F1435BAC811ACF','["session:read"]','f0c3a8ab37ac8022',1796011360854,NULL,1796011360856,NULL,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -303,7 +308,7 @@ CREATE TABLE warm_pool (
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','c868c10c-6987-4ecc-a957-c3a4d96f3f52',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','d9dbe0ef-3d44-459b-bffa-8ca07e87ce97',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;

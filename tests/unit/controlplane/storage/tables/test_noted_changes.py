@@ -19,6 +19,7 @@ from controlplane.domain.applications.registries import Registry
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.domain.hosts.agents import Agent
+from controlplane.domain.hosts.conditions import Avoidance, HostConditions
 from controlplane.domain.hosts.contract import Drain, HostSession, Placed
 from controlplane.domain.placement.placement import NodePoolRules, Strategy
 from controlplane.domain.sessions.attempts import Attempt
@@ -27,7 +28,7 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
 from controlplane.storage.tables.applications import applications, registries, tags, warm_pools
-from controlplane.storage.tables.hosts import contact, enrolment, fleet
+from controlplane.storage.tables.hosts import conditions, contact, enrolment, fleet
 from controlplane.storage.tables.sessions import (
     players,
     reports,
@@ -148,6 +149,8 @@ PLACE = ("alice", "game", "eu")
 CALLER = Caller("alice", ROOT.token_id, frozenset())
 WANTED = TokenRequest("new", frozenset(), None)
 FAILED = STANDBY._replace(is_unanswered=True)
+DRAIN = Drain(1, True, None)
+TROUBLED = HostConditions(True, True, Avoidance(NOW + 5, "engine_error", "x"))
 NEW_TAG = Tag("v2", "sha256:2", "hub.example/game@sha256:2")
 
 
@@ -213,8 +216,11 @@ CASES: list[tuple[str, Do, Do]] = [
     ("remove registry", nothing, lambda db: fleet.remove(db, "registry", "unused", **AT)),
     ("settings", nothing, declare),
     ("remove agent", nothing, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
-    ("drain", nothing, lambda db: fleet.order_drain(db, "h", Drain(1, True, None), **AT)),
+    ("drain", nothing, lambda db: fleet.order_drain(db, "h", DRAIN, **AT)),
     ("report of host", unresponsive, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
+    ("reported drain", nothing, lambda db: fleet.learn_drain(db, "h", DRAIN, NOW)),
+    ("draining sessions", running, lambda db: conditions.note_draining(db, "h", DRAIN, NOW)),
+    ("conditions", nothing, lambda db: conditions.note_conditions(db, {"h": TROUBLED}, NOW)),
     ("downtime", nothing, lambda db: contact.note_downtime(db, "h", 5.0, NOW)),
     ("lost host", running, lambda db: contact.lose(db, "h", (), NOW)),
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),

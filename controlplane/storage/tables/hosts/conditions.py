@@ -1,0 +1,105 @@
+"""What the log of events has of the conditions of hosts: each change is one event."""
+
+from collections.abc import Mapping
+
+from controlplane.domain.access.audit import ITSELF, Actor
+from controlplane.domain.events.agents import (
+    AgentAvoided,
+    AgentDiskFree,
+    AgentDiskFull,
+    AgentEmpty,
+)
+from controlplane.domain.events.sessions import (
+    SessionDraining,
+    SessionSubject,
+    SessionUndrained,
+)
+from controlplane.domain.hosts.conditions import Avoidance, HostConditions
+from controlplane.domain.hosts.contract import Drain
+from controlplane.storage.engine.changes import Topic
+from controlplane.storage.engine.database import Database
+from controlplane.storage.tables.sessions.session_rows import mark_draining
+from tiltyard.runtime.clock import to_ms
+
+PORTION = 100  # Sessions that are marked in one transaction
+
+
+def note_conditions(db: Database, hosts: Mapping[str, HostConditions], now: float) -> None:
+    """Write the conditions of hosts, by agent."""
+    for agent, conditions in hosts.items():
+        row = db.execute(
+            "SELECT disk_full, empty, avoided_until_ms FROM agent"
+            " WHERE name=:agent AND removed_ms IS NULL",
+            {"agent": agent},
+        ).fetchone()
+        if row is None:
+            continue
+        was_full, was_empty, avoided_until_ms = row
+        before = HostConditions(bool(was_full), bool(was_empty))
+        _note_states(db, agent, before, conditions, now=now)
+        if conditions.avoidance is not None:
+            known = avoided_until_ms or 0
+            _note_avoidance(db, agent, conditions.avoidance, known_until_ms=known, now=now)
+
+
+def _note_states(
+    db: Database, agent: str, before: HostConditions, after: HostConditions, *, now: float
+) -> None:
+    if before[:2] == after[:2]:
+        return
+    db.execute(
+        "UPDATE agent SET disk_full=:is_full, empty=:is_empty WHERE name=:agent",
+        {"agent": agent, "is_full": after.is_disk_full, "is_empty": after.is_empty},
+    )
+    db.changed(Topic.HOST, agent)
+    reporter = Actor(agent)
+    if after.is_disk_full and not before.is_disk_full:
+        db.append(AgentDiskFull("", agent, reporter, now))
+    if before.is_disk_full and not after.is_disk_full:
+        db.append(AgentDiskFree("", agent, reporter, now))
+    if after.is_empty and not before.is_empty:
+        db.append(AgentEmpty("", agent, reporter, now))
+
+
+def _note_avoidance(
+    db: Database, agent: str, avoidance: Avoidance, *, known_until_ms: int, now: float
+) -> None:
+    """Write an avoidance; one that goes on is no event."""
+    until_ms = to_ms(avoidance.until)
+    if until_ms <= known_until_ms:
+        return
+    db.execute(
+        "UPDATE agent SET avoided_until_ms=:until WHERE name=:agent",
+        {"agent": agent, "until": until_ms},
+    )
+    db.changed(Topic.HOST, agent)
+    if known_until_ms < to_ms(now):
+        reason = avoidance.reason
+        error = avoidance.error
+        db.append(AgentAvoided("", agent, ITSELF, now, until=until_ms, reason=reason, error=error))
+
+
+def note_draining(db: Database, agent: str, drain: Drain, now: float) -> bool:
+    """Mark the next PORTION of a host's live sessions with its drain.
+
+    Returns whether all are marked.
+    """
+    marked = mark_draining(db, agent, drain.mark, most=PORTION)
+    reporter = Actor(agent)
+    deadline = to_ms(drain.deadline)
+    for *columns, host in marked:
+        named = SessionSubject(*columns).named(reporter, now)
+        if drain.draining:
+            db.append(SessionDraining(*named, host=host, deadline=deadline))
+        else:
+            db.append(SessionUndrained(*named, host=host))
+    if len(marked) == PORTION:
+        return False
+    written = db.execute(
+        "UPDATE agent SET sessions_draining=:mark"
+        " WHERE name=:agent AND sessions_draining <> :mark",
+        {"agent": agent, "mark": drain.mark},
+    )
+    if written.rowcount:
+        db.changed(Topic.HOST, agent)
+    return True

@@ -1,0 +1,71 @@
+"""What hosts report, and what the control plane knows of them in memory, becomes events."""
+
+import json
+
+import pytest
+
+from tests.controlplane.test_start_failures import BROKEN
+from tests.support.controlplane.system import System, eventually_equals
+
+AGENT_EVENTS = "agent.%"
+
+
+async def kinds(system: System, pattern: str) -> list[str]:
+    return [kind for (kind,) in await system.events(pattern, "kind")]
+
+
+async def test_full_disk_is_an_event_once_also_over_a_restart(system: System) -> None:
+    system.agent.change_host(disk_full=True)
+    await eventually_equals(lambda: kinds(system, AGENT_EVENTS), ["agent.disk_full"])
+    system.agent.change_host(free_sessions=5)
+    await system.restart()
+    await system.catches_up()
+    system.agent.change_host(disk_full=False)
+    expected = ["agent.disk_full", "agent.disk_free"]
+    await eventually_equals(lambda: kinds(system, "agent.disk%"), expected)
+
+
+async def test_reports_that_change_no_condition_are_not_written(system: System) -> None:
+    before = await system.rows("SELECT number FROM event_counter")
+    for free in range(5):
+        system.agent.change_host(free_sessions=free)
+    await system.catches_up()
+    assert await system.rows("SELECT number FROM event_counter") == before
+
+
+@pytest.mark.system(application={})
+async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: System) -> None:
+    (await system.start(id="x")).expect(201)
+    path = "/operator/agent/a0/drain"
+    (await system.call("POST", path, json={"deadline": "2h"})).expect(200)
+    await eventually_equals(lambda: system.events("session.draining", "object"), [("x",)])
+    (session,) = system.agent.live
+    [(text,)] = await system.events("session.draining", "data")
+    [(order,)] = await system.events("agent.draining", "data")
+    assert json.loads(text)["deadline"] == json.loads(order)["deadline"]
+    assert await system.events("agent.empty", "object") == []
+    system.agent.end(session.internal_id)
+    await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
+
+
+@pytest.mark.system(application={})
+async def test_session_learns_of_the_end_of_a_drain_after_a_restart(system: System) -> None:
+    (await system.start(id="x")).expect(201)
+    (await system.call("POST", "/operator/agent/a0/drain", json={})).expect(200)
+    await eventually_equals(lambda: system.events("session.draining", "object"), [("x",)])
+    await system.restart()
+    (await system.call("DELETE", "/operator/agent/a0/drain")).expect(200)
+    await eventually_equals(lambda: system.events("session.undrained", "object"), [("x",)])
+    assert await system.events("session.draining", "object") == [("x",)]
+
+
+@pytest.mark.system(agents=1, application={})
+async def test_host_on_which_starts_of_several_accounts_fail_is_avoided(system: System) -> None:
+    await system.make_application(account="bob")
+    system.agent.before_start = BROKEN
+    (await system.start()).expect(420)
+    assert await system.events("agent.avoided", "object") == []
+    (await system.start(account="bob")).expect(420)
+    await eventually_equals(lambda: system.events("agent.avoided", "object"), [("a0",)])
+    [(text,)] = await system.events("agent.avoided", "data")
+    assert json.loads(text)["reason"] == "engine_error"

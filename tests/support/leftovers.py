@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from glob import glob
 from pathlib import Path
 from typing import IO
 
@@ -53,7 +54,11 @@ def end_leftovers(docker_socket: Path, temporary: Path | None = None) -> list[Pa
 
 
 def _locks(root: Path) -> list[Path]:
-    return sorted([*root.glob(f"*/{_LOCK}"), *root.glob(f"*/*/{_LOCK}")])
+    """Return the locks of all parts; other programs' folders may be removed meanwhile."""
+    # Path.glob fails when a folder is removed while it looks.
+    patterns = (f"*/{_LOCK}", f"*/*/{_LOCK}")
+    found = [name for each in patterns for name in glob(each, root_dir=root)]  # noqa: PTH207
+    return sorted(root / name for name in found)
 
 
 def _end(folder: Path, docker_socket: Path, root: Path) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from controlplane.api.event_schemas import event_components, event_webhooks
 from controlplane.api.operations.fields import json_pattern
 from controlplane.api.operations.operation import ANYWHERE, Operation, Route
 from controlplane.domain.names import NAME_PATTERN
@@ -66,8 +67,9 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}],
         "paths": paths,
+        "webhooks": event_webhooks(),
         "components": {
-            "schemas": schemas.components,
+            "schemas": schemas.components | event_components(),
             "responses": {f"Error{status}": _error(status, schemas) for status in documented},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },

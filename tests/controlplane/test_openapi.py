@@ -148,6 +148,8 @@ KEYWORDS = {
     "not",
     "default",
     "description",
+    "discriminator",
+    "examples",
     "title",
     "properties",
     "required",
@@ -230,7 +232,7 @@ def test_components_are_used_and_well_named() -> None:
         for media in part.get("content", {}).values()
         if "$ref" in media["schema"]
     }
-    assert used | {"ErrorResponse"} == set(COMPONENTS)
+    assert used | {"ErrorResponse", "AccountEvent", "OperatorEvent"} == set(COMPONENTS)
     bodies = {BY_NAME[name].handler.body for name in BY_NAME} - {None}
     for name, schema in COMPONENTS.items():
         assert re.fullmatch("([A-Z][a-z]+)+", name), "one word after another, no module, no number"

@@ -10,7 +10,13 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "self._log"}
 OF_EVERY_LINE = {"time", "level", "event", "logger", "exception", "left_out"}
 OF_CONTAINED = "self._event"  # Of `contained` in runtime/tasks, whose own calls are checked
-BOUND = {"request", "account", "session", "agent"}  # Fields that the context of a task carries
+BOUND = {
+    "request",
+    "account",
+    "session",
+    "agent",
+    "trace_id",
+}  # Fields that the context of a task carries
 
 
 def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:

@@ -165,7 +165,8 @@ class PortRequest:
 class Identity:
     """The identity of a session. Agents store and report it but never interpret it.
 
-    `ticket` is hexadecimal, from controlplane/pki/tickets.py.
+    `ticket` is hexadecimal, from controlplane/pki/tickets.py. `traceparent` is that of the start,
+    as of `agent.traces.read_traceparent`.
     """
 
     account: str
@@ -176,6 +177,7 @@ class Identity:
     labels: Mapping[str, str] = field(default_factory=dict)
     external_id: str = ""
     ticket: str = field(default="", repr=False)
+    traceparent: str = ""
 
     def names_the_same(self, other: Self) -> bool:
         """Return whether both identify the same session."""

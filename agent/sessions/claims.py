@@ -31,10 +31,10 @@ from agent.domain.sessions.deadlines import deadline_by
 from agent.domain.sessions.environment import injected_environment
 from agent.domain.sessions.session import Claim, Session
 from agent.domain.sessions.stopping import signal_number
-from agent.sessions.life import ClaimRequest, Life
+from agent.sessions.life import ClaimRequest, Life, trace_fields
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import Identity, State
-from tiltyard.runtime.logging.events import get_logger
+from tiltyard.runtime.logging.events import bind, get_logger
 
 log = get_logger(__name__)
 
@@ -80,6 +80,7 @@ async def take(runtime: Runtime, life: Life) -> None:
         return
     await runtime.failpoint("claim.begun")
     session = _claimed(runtime, life.session, life.pending_claim.request)
+    bind(**trace_fields(session))
     try:
         await runtime.records.save_claim(session)
     except DiskFullError as error:

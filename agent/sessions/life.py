@@ -8,6 +8,7 @@ from agent.domain.errors import AgentError, DiskFullError, StandbyNotClaimableEr
 from agent.domain.sessions.session import Session
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
+from tiltyard.agent.traces import trace_id_of
 from tiltyard.contract import EndReason, Identity, State
 from tiltyard.runtime.logging.events import get_logger, unbind
 
@@ -175,6 +176,12 @@ class Life:
         """Mark the session as removed and wake all waiters."""
         self.removed.set()
         self._changed.set()
+
+
+def trace_fields(session: Session) -> dict[str, str]:
+    """Return the log fields of the trace of a session, without any if it has none."""
+    trace_id = trace_id_of(session.spec.identity.traceparent)
+    return {"trace_id": trace_id} if trace_id else {}
 
 
 def _is_awaited(before: Session, after: Session) -> bool:

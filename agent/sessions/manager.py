@@ -24,7 +24,7 @@ from agent.domain.sessions.session import Session, checked_id
 from agent.metrics.instruments import Start
 from agent.sessions import cleanup, starting
 from agent.sessions.drains import Drains
-from agent.sessions.life import Life
+from agent.sessions.life import Life, trace_fields
 from agent.sessions.lifecycle import Lifecycle
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations
@@ -273,7 +273,7 @@ class SessionManager:
 
     def _own(self, life: Life, run: Callable[[], Coroutine[None, None, None]]) -> None:
         internal_id = life.session.internal_id
-        own = task_context("request", session=internal_id)
+        own = task_context("request", session=internal_id, **trace_fields(life.session))
         name = f"session-{internal_id}"
         self._tasks.start(self._drive(life, run), name, key=internal_id, context=own)
 

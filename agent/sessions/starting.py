@@ -23,6 +23,7 @@ from agent.domain.sessions.environment import (
     expanded_program,
     injected_environment,
     longest_injected,
+    traced_environment,
 )
 from agent.domain.sessions.session import Deadline, Session
 from agent.metrics.instruments import Phase, start_of
@@ -121,7 +122,7 @@ async def hand_over(runtime: Runtime, session: Session, container: Container) ->
         raise HandOverFailedError("hand over", "the arguments were lost with the record")
     injected = _injected(runtime, session)
     program = expanded_program(session.program, session.spec.args, injected)
-    env = container_environment(session.spec.env, injected)
+    env = traced_environment(session) | container_environment(session.spec.env, injected)
     channel = runtime.records.channel(session)
     start = Start(program, env, in_place=session.spec.image_init)
     await runtime.engine.hand_over(container, channel, start)

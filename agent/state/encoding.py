@@ -40,6 +40,7 @@ def public_view(session: Session, drain: Drain) -> bytes:
             ],
             "labels": dict(identity.labels),
             "external_id": identity.external_id or None,
+            "traceparent": identity.traceparent or None,
             "expire_time": _expire_ms(session.deadline),
             "draining": drain.draining,
             "drain_time": _expire_ms(drain.deadline),

@@ -52,6 +52,7 @@ _DATA: dict[str, Any] = {
     "tag": "v3",
     "tagKeep": 3,
     "tokens": 2,
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "until": _TIME_MS + 5000,
     "username": "robot",
     "version": 1,

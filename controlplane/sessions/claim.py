@@ -109,6 +109,7 @@ def claim_of(plan: Plan, held: HeldStandby) -> Claim:
         location=request.location,
         labels=held.pool.labels,
         external_id=request.external_id,
+        traceparent=request.traceparent,
     )
     return Claim(
         standby.internal_id,

@@ -24,7 +24,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """A request to start; `ttl` in seconds."""
+    """A request to start; `ttl` in seconds. `traceparent` is that of the request, "" if none."""
 
     location: str
     image: str
@@ -37,6 +37,7 @@ class StartRequest:
     ttl: int | None = None
     external_id: str = ""
     pins: tuple[Pin, ...] = ()
+    traceparent: str = ""
 
 
 def requested_ports(
@@ -156,6 +157,7 @@ class Plan:
             location=request.location,
             labels=request.labels or {},
             external_id=request.external_id,
+            traceparent=request.traceparent,
         )
         return replace(
             application.spec(identity, tag.image),

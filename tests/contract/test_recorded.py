@@ -75,6 +75,7 @@ SPELLED = {
     "stop": "",
     "stop_grace": "",
     "stop_signal": "",
+    "traceparent": "",
     "written": "",
 }
 """The fields of messages that have other names than those of the values."""

@@ -130,6 +130,7 @@ BOUNDS: dict[str, Bound] = {
     "Identity.session_id": _text(_NAME),
     "Identity.tag": _text(_NAME),
     "Identity.ticket": _text(_NAME),
+    "Identity.traceparent": _text(_ID),
     "Image.image": _text(MAX_IMAGE),
     "Image.size_bytes": _number(_BYTES),
     "ImageBatch.images": _text(MAX_IMAGE, items=_IMAGES),

@@ -8,6 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from tiltyard.agent.checked import items, text
+from tiltyard.agent.traces import read_traceparent
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import (
     Capability,
@@ -48,6 +49,7 @@ def identity_to_proto(identity: Identity) -> pb.Identity:
         labels=identity.labels,
         external_id=identity.external_id,
         ticket=bytes.fromhex(identity.ticket),
+        traceparent=identity.traceparent,
     )
 
 
@@ -66,7 +68,13 @@ def identity_from_proto(identity: pb.Identity) -> Identity:
         labels=interned(items(identity.labels, "Identity.labels")),
         external_id=text(identity.external_id, "Identity.external_id"),
         ticket=text(identity.ticket, "Identity.ticket").hex(),
+        traceparent=_traceparent(identity),
     )
+
+
+def _traceparent(identity: pb.Identity) -> str:
+    sent = text(identity.traceparent, "Identity.traceparent")
+    return read_traceparent((sent,)) if sent else ""
 
 
 def interned(texts: Mapping[str, str]) -> dict[str, str]:

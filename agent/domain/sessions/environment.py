@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agent.domain.errors import InvalidArgumentError
-from agent.domain.sessions.session import Port
+from agent.domain.sessions.session import Port, Session
 from tiltyard.contract import PortRequest
 
 MAX_STRING_BYTES = 128 * 1024 - 1
@@ -24,6 +24,15 @@ def injected_environment(
     """Return the variables that describe the container to itself."""
     values = {"SESSION_ID": session_id, "CONTAINER": session_id, "HOST": host, "IP": host}
     return _named(prefixes, values | {_port(port): str(port.own) for port in ports})
+
+
+def traced_environment(session: Session) -> dict[str, str]:
+    """Return the variable with the trace of the request that started a session, if it has one.
+
+    The caller's own variable of that name replaces it.
+    """
+    traceparent = session.spec.identity.traceparent
+    return {"TRACEPARENT": traceparent} if traceparent else {}
 
 
 def longest_injected(

@@ -1,5 +1,6 @@
 """POST, GET and DELETE of sessions."""
 
+from dataclasses import replace
 from urllib.parse import quote
 
 from aiohttp import web
@@ -18,13 +19,20 @@ from controlplane.api.resources.session_bodies import (
     listed_session,
 )
 from controlplane.domain.sessions.sessions import SessionFilter
+from tiltyard.agent.traces import read_traceparent, trace_id_of
+from tiltyard.runtime.logging.events import bind
+
+TRACEPARENT = "traceparent"  # Header of POST /session
 
 
 @operation(
     201,
     headers={"Location": "The path of the session."},
     at_times={APPLIED: f"`{WAIT_READY}` if the response waited until the session was ready."},
-    reads={PREFER: f"`{WAIT_READY}; wait=60` waits until the ports are bound."},
+    reads={
+        PREFER: f"`{WAIT_READY}; wait=60` waits until the ports are bound.",
+        TRACEPARENT: "The trace of the caller (W3C Trace Context); kept with the session.",
+    },
 )
 async def start_session(request: web.Request, body: StartBody) -> Answer[StartedSession]:
     """Run a session of an application in a region.
@@ -36,13 +44,17 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     """
     services = services_of(request)
     caller = caller_of(request)
+    traceparent = read_traceparent(request.headers.getall(TRACEPARENT, []))
+    if traceparent:
+        bind(trace_id=trace_id_of(traceparent))
+    wanted = replace(body.request(), traceparent=traceparent)
     wait = ready_wait(request.headers.getall(PREFER, []))
     applied = {}
     if wait is not None and services.ready_starts.has_room(caller.account):
-        session = await services.ready_starts.start(caller, body.request(), wait)
+        session = await services.ready_starts.start(caller, wanted, wait)
         applied = {APPLIED: WAIT_READY}
     else:
-        session = await services.starts.start(caller, body.request())
+        session = await services.starts.start(caller, wanted)
     path = f"/session/{quote(session.identity.session_id, safe='')}"
     return Answer(StartedSession.show(session), headers={"Location": path} | applied)
 

@@ -12,11 +12,15 @@ from tiltyard.contract import EndReason, Identity
 
 MOST_LABEL_BYTES = 2048  # Of the labels of a session in its events, as JSON
 
-_Named = tuple[str, str, Actor, float, str, str, str, Mapping[str, str] | None]
+_Place = tuple[str, str, str]
+_Named = tuple[str, str, Actor, float, *_Place, Mapping[str, str] | None, str | None]
 
 
 class SessionSubject(NamedTuple):
-    """What all events of a session say of it. `labels` is the JSON text of its row."""
+    """What all events of a session say of it. `labels` is the JSON text of its row.
+
+    `traceparent` is that of its start, "" if there was none.
+    """
 
     account: str
     session_id: str
@@ -24,26 +28,29 @@ class SessionSubject(NamedTuple):
     tag: str
     location: str
     labels: str
+    traceparent: str = ""
 
     @classmethod
     def of(cls, identity: Identity) -> Self:
         """Return the session with an identity."""
         place = (identity.application, identity.tag, identity.location)
         labels = json.dumps(dict(identity.labels))
-        return cls(identity.account, identity.session_id, *place, labels)
+        return cls(identity.account, identity.session_id, *place, labels, identity.traceparent)
 
     def named(self, actor: Actor, now: float) -> _Named:
         """Return the fields that all events of a session begin with."""
         labels = json.loads(self.labels) if len(self.labels) <= MOST_LABEL_BYTES else None
         place = (self.image, self.tag, self.location)
-        return (self.account, self.session_id, actor, now, *place, labels)
+        traceparent = self.traceparent or None
+        return (self.account, self.session_id, actor, now, *place, labels, traceparent)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent(Event):
     """An event of a session.
 
-    `labels` are the caller's; None if they have more than MOST_LABEL_BYTES.
+    `labels` are the caller's; None if they have more than MOST_LABEL_BYTES. `traceparent` is that
+    of the start.
     """
 
     audience = Audience.BOTH
@@ -54,6 +61,7 @@ class SessionEvent(Event):
     tag: str
     location: str
     labels: Mapping[str, str] | None
+    traceparent: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,6 +195,7 @@ CREATE TABLE session (
     ports TEXT NOT NULL DEFAULT '[]',
     labels TEXT NOT NULL,
     external_id TEXT NOT NULL,
+    traceparent TEXT NOT NULL DEFAULT '',
     injected_env TEXT NOT NULL DEFAULT '{}',
     claim TEXT,
     nano_cpus INTEGER NOT NULL,

@@ -557,6 +557,7 @@ class Identity(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     EXTERNAL_ID_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     account: _builtins.str
     """The account that owns the session."""
     session_id: _builtins.str
@@ -571,6 +572,10 @@ class Identity(_message.Message):
     """The caller's own identifier; empty if there is none."""
     ticket: _builtins.bytes
     """The control plane's proof that it ordered this session here: stored and reported, never read."""
+    traceparent: _builtins.str
+    """The W3C traceparent of the request that started the session; empty if it had none. It is in the
+    game's environment as TRACEPARENT, and in the agent's log.
+    """
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The caller's labels."""
@@ -586,10 +591,11 @@ class Identity(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         external_id: _builtins.str = ...,
         ticket: _builtins.bytes = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "application", b"application", "external_id", b"external_id", "labels", b"labels", "location", b"location", "session_id", b"session_id", "tag", b"tag", "ticket", b"ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "application", b"application", "external_id", b"external_id", "labels", b"labels", "location", b"location", "session_id", b"session_id", "tag", b"tag", "ticket", b"ticket", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -76,17 +76,18 @@ def held_claim(db: Database, agent: str, internal_id: str, now: float) -> Claim 
     container that the session used, a claim of that says the rest, with the lifetime left.
     """
     row = db.execute(
-        "SELECT account, id, application, tag, location, labels, external_id, claim,"
-        " created_ms, nano_cpus, memory_bytes FROM session"
+        "SELECT account, id, application, tag, location, labels, external_id, traceparent,"
+        " claim, created_ms, nano_cpus, memory_bytes FROM session"
         " WHERE internal_id=:internal_id AND agent=:agent AND ended_ms IS NULL"
         " AND stop_requested_ms IS NULL AND claim IS NOT NULL",
         {"internal_id": internal_id, "agent": agent},
     ).fetchone()
     if row is None:
         return None
-    account, session_id, application, tag, location, labels, external_id, *asked_for = row
+    account, session_id, application, tag, location, labels, external_id, *rest = row
+    traceparent, *asked_for = rest
     place = account, session_id, application, tag, location
-    identity = Identity(*place, json.loads(labels), external_id)
+    identity = Identity(*place, json.loads(labels), external_id, traceparent=traceparent)
     text, created_ms, *reserved = asked_for
     asked = json.loads(text)
     ttl = asked["ttl"]

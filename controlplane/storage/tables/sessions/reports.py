@@ -233,6 +233,7 @@ def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) 
         "tag": identity.tag,
         "location": identity.location,
         "external_id": identity.external_id,
+        "traceparent": identity.traceparent,
         "nano_cpus": placed.nano_cpus,
         "memory_bytes": placed.memory_bytes,
         "created_ms": to_ms(min(session.create_time, by.now)),

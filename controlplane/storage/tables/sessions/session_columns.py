@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from controlplane.domain.hosts.contract import Port
 
-SUBJECT = "account, id, application, tag, location, labels"
+SUBJECT = "account, id, application, tag, location, labels, traceparent"
 """The columns of `SessionSubject`."""
 
 _SORTED = json.JSONEncoder(sort_keys=True)

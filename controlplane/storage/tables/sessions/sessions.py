@@ -187,15 +187,23 @@ def request_stop(
     start by the transaction that confirms it.
     """
     session_id = id_of(db, account, name) or name
-    row = mark_to_stop(db, account, session_id, now=now, columns=f"{COLUMNS}, confirmed")
+    row = mark_to_stop(
+        db, account, session_id, now=now, columns=f"{COLUMNS}, confirmed, traceparent"
+    )
     if row is None:
         return None
-    *columns, is_confirmed = row
+    *columns, is_confirmed, traceparent = row
     session = session_of(columns)
     if is_confirmed and session.agent is not None and session.internal_id is not None:
         order_stop(db, session.agent, session.internal_id, StopCause.REQUESTED, now=now)
     subject = SessionSubject(
-        account, session_id, session.application, session.tag, session.location, session.labels
+        account,
+        session_id,
+        session.application,
+        session.tag,
+        session.location,
+        session.labels,
+        traceparent,
     )
     db.append(SessionStopRequested(*subject.named(actor, now)))
     return session
@@ -228,6 +236,7 @@ def _row(new: NewSession) -> dict[str, Any]:
         "tag": identity.tag,
         "location": identity.location,
         "external_id": identity.external_id,
+        "traceparent": identity.traceparent,
         "claim": json.dumps(asked),
         "nano_cpus": new.reservation.nano_cpus,
         "memory_bytes": new.reservation.memory_bytes,

@@ -7,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1796011360702,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1796011360702,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1796011360812,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1796012909054,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1796012909054,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1796012909461,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -34,10 +34,10 @@ CREATE TABLE agent (
     avoided_until_ms INTEGER,
     sessions_draining INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpgpddn65r/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796011360793,0,NULL,'1ee4e10b-5c29-4943-a32b-ba4034a1f398',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'7c9fb760-6d32-44fa-9f75-2ef0fa6ffd1b','1fa82a19a569ff66ddd67df99168c4e3cd89d0c5',1798603362000,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'e39a0207-621b-413a-a9a6-4ba1fc65d450','77467e8e21013ac8c78ae493d177b2bc822fcc91',1798603362000,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,1796011362940,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796011362944,NULL,NULL,NULL,'6197a6a11b988cd8d5c6c6a99f8c4e4e804ef9524d681424a2b9d2e00c4f6d07',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmp0nly96ud/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796012909443,0,NULL,'5ba20d92-fef4-421a-960e-797af7f17c9d',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'e309e126-6140-488e-b9a4-d0de3f93351c','21d690da69d4298f12bbaf2e143c442acae2dbda',1798604911000,'db616012918af0a176b80f588fe7275803df61a523eb03d9d1da9f7848a31995',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'26849972-1ddb-40e0-bd63-33536f9e09eb','513f9f7c79a44bd64bf7ab78141442648e919c86',1798604911000,'db616012918af0a176b80f588fe7275803df61a523eb03d9d1da9f7848a31995',0,1796012911617,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796012911621,NULL,NULL,NULL,'db616012918af0a176b80f588fe7275803df61a523eb03d9d1da9f7848a31995',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796011360829);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796012909488);
 CREATE TABLE application_region (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -82,10 +82,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('71ab69f993657783',X'DA142F5C8EF97397831E729338417F191E7A1A66CF9F94678BC2812C78AB7D8A','local','default',NULL,1796012262910,1796011362918);
-INSERT INTO "enrolment_token" VALUES('a5f6f996e8ee0cfe',X'0DD816C15F4F49B216DAE391E6C16BBB4DB2B93AA550D01861E9B2179D6F8086','local','default',NULL,1796012262926,1796011362928);
-INSERT INTO "enrolment_token" VALUES('f2bd51e071a4d35d',X'23F3543C001826FC560CE0D0E029FAFA46C4D6E388D066D795A64A012357CD29','local','default',NULL,1796012262933,1796011362936);
-INSERT INTO "enrolment_token" VALUES('e66905075c35740a',X'56954D87036A2CF82DEDEFD56A00912B6C84E8BD5196BA89913CC7D11C011067','local','default',NULL,1796012262947,NULL);
+INSERT INTO "enrolment_token" VALUES('a8661ec0894d63fe',X'553EDD630EBE19FF494C8F3FCEB6D7627DC7E80201001408695162C13A444163','local','default',NULL,1796013811588,1796012911593);
+INSERT INTO "enrolment_token" VALUES('66c72f0b70eca7b9',X'90163337101B7825EBE75F47E0E534E63E17CBE946B4F33FBEAE82A750D5B8D5','local','default',NULL,1796013811600,1796012911606);
+INSERT INTO "enrolment_token" VALUES('d8f492b359d8b072',X'E4DFAF4F3847577C3D2A6268D42C731C6E9CB1B6AAAE20873B8F6EF25609BF6B','local','default',NULL,1796013811613,1796012911615);
+INSERT INTO "enrolment_token" VALUES('11f4b0941764f6c7',X'9ED4942FEDC89A977A08BE4EE554FAF0492E1F1A501D8F731D19DA28B6352318','local','default',NULL,1796013811622,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,
@@ -98,50 +98,50 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1796011360702,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1796011360702,'token.created',1,'alice','init','controlplane','','f0c3a8ab37ac8022','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1796011360702,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1796011360702,'token.created',1,'bob','init','controlplane','','175694d2377707e0','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1796011360702,'token.created',1,'','init','controlplane','','60cf2b4574d3a54c','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1796011360798,'region.created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1796011360801,'node_pool.set',1,'','60cf2b4574d3a54c','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
-INSERT INTO "event" VALUES(8,1796011360810,'registry.set',1,'','60cf2b4574d3a54c','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1796011360812,'account.created',1,'carol','60cf2b4574d3a54c','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1796011360812,'token.created',1,'carol','60cf2b4574d3a54c','operator','127.0.0.1','ebbb09a813b5cd0c','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1796011360815,'account.created',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1796011360815,'token.created',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','3148c16d8ad70b0b','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1796011360819,'account.changed',1,'alice','60cf2b4574d3a54c','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1796011360821,'account.removed',1,'dora','60cf2b4574d3a54c','operator','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1796011360829,'application.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1796011360836,'tag.enabled',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1796011360845,'tag.enabled',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1796011360852,'token.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','80891e6de0df3f60','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827547360852}');
-INSERT INTO "event" VALUES(19,1796011360854,'token.created',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','b88d204e692fad98','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1796011360856,'token.revoked',1,'alice','60cf2b4574d3a54c','operator','127.0.0.1','b88d204e692fad98','{"with": "b88d204e692fad98"}');
-INSERT INTO "event" VALUES(21,1796011360859,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(22,1796011360864,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(23,1796011360864,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360863, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(24,1796011360869,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(25,1796011360873,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(26,1796011360873,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360872, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(27,1796011360875,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(28,1796011360879,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(29,1796011360879,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": 1796011360878, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(30,1796011360883,'session.stop_requested',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}}');
-INSERT INTO "event" VALUES(31,1796011360887,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(32,1796011360891,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(33,1796011360899,'session.starting',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}}');
-INSERT INTO "event" VALUES(34,1796011362907,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
-INSERT INTO "event" VALUES(35,1796011362910,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','71ab69f993657783','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(36,1796011362918,'agent.enrolled',1,'','71ab69f993657783','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "1fa82a19a569ff66ddd67df99168c4e3cd89d0c5"}');
-INSERT INTO "event" VALUES(37,1796011362926,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','a5f6f996e8ee0cfe','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1796011362928,'agent.enrolled',1,'','a5f6f996e8ee0cfe','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "77467e8e21013ac8c78ae493d177b2bc822fcc91"}');
-INSERT INTO "event" VALUES(39,1796011362933,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','f2bd51e071a4d35d','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(40,1796011362936,'agent.enrolled',1,'','f2bd51e071a4d35d','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "6eb49e793fb629bfa7c09aab7790385eb06cb1f4"}');
-INSERT INTO "event" VALUES(41,1796011362940,'agent.revoked',1,'','60cf2b4574d3a54c','operator','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(42,1796011362944,'agent.removed',1,'','60cf2b4574d3a54c','operator','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(43,1796011362947,'agent.token_created',1,'','60cf2b4574d3a54c','operator','127.0.0.1','e66905075c35740a','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(44,1796011362951,'warm_pool.set',1,'alice','f0c3a8ab37ac8022','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1796012909054,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1796012909054,'token.created',1,'alice','init','controlplane','','ab0350ea337f6ee8','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1796012909054,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1796012909054,'token.created',1,'bob','init','controlplane','','01aaeecc8a9f6eb2','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1796012909054,'token.created',1,'','init','controlplane','','d69815cc416beb48','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1796012909449,'region.created',1,'','d69815cc416beb48','operator','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1796012909451,'node_pool.set',1,'','d69815cc416beb48','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
+INSERT INTO "event" VALUES(8,1796012909459,'registry.set',1,'','d69815cc416beb48','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1796012909461,'account.created',1,'carol','d69815cc416beb48','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1796012909461,'token.created',1,'carol','d69815cc416beb48','operator','127.0.0.1','eb262058b29bc098','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1796012909463,'account.created',1,'dora','d69815cc416beb48','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1796012909463,'token.created',1,'dora','d69815cc416beb48','operator','127.0.0.1','f469f42936375e27','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1796012909465,'account.changed',1,'alice','d69815cc416beb48','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1796012909468,'account.removed',1,'dora','d69815cc416beb48','operator','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1796012909488,'application.created',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1796012909504,'tag.enabled',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1796012909514,'tag.enabled',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1796012909521,'token.created',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','f468ac92294b48fc','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827548909521}');
+INSERT INTO "event" VALUES(19,1796012909523,'token.created',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','726c5fc5704417f3','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1796012909525,'token.revoked',1,'alice','d69815cc416beb48','operator','127.0.0.1','726c5fc5704417f3','{"with": "726c5fc5704417f3"}');
+INSERT INTO "event" VALUES(21,1796012909527,'session.starting',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(22,1796012909530,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(23,1796012909530,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796012909529, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(24,1796012909534,'session.starting',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(25,1796012909537,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(26,1796012909537,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796012909536, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(27,1796012909541,'session.starting',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(28,1796012909543,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(29,1796012909543,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796012909542, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(30,1796012909548,'session.stop_requested',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(31,1796012909552,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(32,1796012909558,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(33,1796012909565,'session.starting',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null}');
+INSERT INTO "event" VALUES(34,1796012911585,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
+INSERT INTO "event" VALUES(35,1796012911588,'agent.token_created',1,'','d69815cc416beb48','operator','127.0.0.1','a8661ec0894d63fe','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(36,1796012911593,'agent.enrolled',1,'','a8661ec0894d63fe','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "21d690da69d4298f12bbaf2e143c442acae2dbda"}');
+INSERT INTO "event" VALUES(37,1796012911600,'agent.token_created',1,'','d69815cc416beb48','operator','127.0.0.1','66c72f0b70eca7b9','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1796012911606,'agent.enrolled',1,'','66c72f0b70eca7b9','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "513f9f7c79a44bd64bf7ab78141442648e919c86"}');
+INSERT INTO "event" VALUES(39,1796012911613,'agent.token_created',1,'','d69815cc416beb48','operator','127.0.0.1','d8f492b359d8b072','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(40,1796012911615,'agent.enrolled',1,'','d8f492b359d8b072','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "19f354b1ecef2c6d87baafc8a53168c3d94609fc"}');
+INSERT INTO "event" VALUES(41,1796012911617,'agent.revoked',1,'','d69815cc416beb48','operator','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(42,1796012911621,'agent.removed',1,'','d69815cc416beb48','operator','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(43,1796012911622,'agent.token_created',1,'','d69815cc416beb48','operator','127.0.0.1','11f4b0941764f6c7','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(44,1796012911623,'warm_pool.set',1,'alice','ab0350ea337f6ee8','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE event_counter (
     epoch INTEGER NOT NULL,
     number INTEGER NOT NULL
@@ -162,8 +162,8 @@ CREATE TABLE image (
     account TEXT NOT NULL,
     UNIQUE (reference, account)
 ) STRICT;
-INSERT INTO "image" VALUES(1,'127.0.0.1:32911/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
-INSERT INTO "image" VALUES(2,'127.0.0.1:32911/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
+INSERT INTO "image" VALUES(1,'127.0.0.1:35495/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
+INSERT INTO "image" VALUES(2,'127.0.0.1:35495/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -176,7 +176,7 @@ CREATE TABLE lost_time (
     begin_ms INTEGER NOT NULL,
     end_ms INTEGER
 ) STRICT;
-INSERT INTO "lost_time" VALUES(0,1796011360728);
+INSERT INTO "lost_time" VALUES(0,1796012909175);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -195,8 +195,8 @@ CREATE TABLE player (
     UNIQUE (account, session, player),
     FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796011360881);
-INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796011360881);
+INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796012909547);
+INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796012909547);
 CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
 INSERT INTO "region" VALUES('local');
 INSERT INTO "region" VALUES('elsewhere');
@@ -211,8 +211,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:32911','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'67414141414142724450566756497256537538676C6879624C5A3762486242434D36446D59415A705339616F70734567434E523778317845334F724F4E4A3746306B70304C4C354753567167456474636B453232376769475770497141535262594C54317766754732612D5146323631325F6A356132303D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:35495','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272445074746D66564C5074697870726634733451726B582D49466F4D4B5773546F6934354B7662694B704E74334267554E3530554E724F517A4D58696A534831576E655031505A4E5F68574F6C554756724A593263756158333038565A39395870596E47535A4D653873335054796B593D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -228,6 +228,7 @@ CREATE TABLE session (
     ports TEXT NOT NULL DEFAULT '[]',
     labels TEXT NOT NULL,
     external_id TEXT NOT NULL,
+    traceparent TEXT NOT NULL DEFAULT '',
     injected_env TEXT NOT NULL DEFAULT '{}',
     claim TEXT,
     nano_cpus INTEGER NOT NULL,
@@ -248,9 +249,9 @@ CREATE TABLE session (
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','7e6f1598-97e1-457b-af59-116321b5e2b6','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796011360859,1796011360863,NULL,NULL,NULL,NULL,'',0,NULL,1796011360863,0,2,'[]');
-INSERT INTO "session" VALUES(2,'alice','stopped','a630b451-7f7c-4b47-aa43-67450ebd8466','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796011360869,1796011360872,1796011360883,1796011360886,'stopped',0,'',0,NULL,1796011360872,0,0,'[]');
-INSERT INTO "session" VALUES(3,'alice','fails','dea03f53-4090-468a-b2d0-dfd4574b6db0','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796011360875,1796011360878,NULL,1796011360889,'exited',0,'',0,NULL,1796011360878,0,0,'[]');
+INSERT INTO "session" VALUES(1,'alice','match ü','cb64fd51-e7cb-495b-9d68-2618ac8403a8','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796012909527,1796012909529,NULL,NULL,NULL,NULL,'',0,NULL,1796012909529,0,2,'[]');
+INSERT INTO "session" VALUES(2,'alice','stopped','a0a00963-eeaf-4472-a5ca-ee4a16e016e7','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796012909534,1796012909536,1796012909548,1796012909550,'stopped',0,'',0,NULL,1796012909536,0,0,'[]');
+INSERT INTO "session" VALUES(3,'alice','fails','4d485812-3a1e-4aa7-9408-a96cc5385f0a','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796012909541,1796012909542,NULL,1796012909556,'exited',0,'',0,NULL,1796012909542,0,0,'[]');
 CREATE TABLE stop_order (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -258,7 +259,7 @@ CREATE TABLE stop_order (
     requested_ms INTEGER NOT NULL,
     confirmed_ms INTEGER
 ) STRICT;
-INSERT INTO "stop_order" VALUES('2d44dd9b-1333-4519-8c70-fa50d9597337','a0','unanswered',1796011362903,NULL);
+INSERT INTO "stop_order" VALUES('e97d7ae5-4363-4262-899e-e1a4dd3bb80c','a0','unanswered',1796012911569,NULL);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -272,8 +273,8 @@ CREATE TABLE tag (
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:32911/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:32911/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:35495/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:35495/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -287,12 +288,12 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('f0c3a8ab37ac8022','alice','initial',X'946D9C71EDE908F8877AD23AD12DFE0B5E010C1F7D0360377B4D63D66755B6CA','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360702,NULL,NULL,1796011360828,'127.0.0.1');
-INSERT INTO "token" VALUES('175694d2377707e0','bob','initial',X'B6748355B99FE431C42B337A6452ACDB220C0CC91F9FD7C0FB335730E6E426B6','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360702,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('60cf2b4574d3a54c',NULL,'initial',X'35C998015A11B89F46BBD6EBFC0A58EC35F4789738AE3C718690D0363FC31E3E','["operator:read", "operator:write"]',NULL,1796011360702,NULL,NULL,1796011360796,'127.0.0.1');
-INSERT INTO "token" VALUES('ebbb09a813b5cd0c','carol','initial',X'9E944724746A8D02C56C7FC56C0514F655CA21B88ED85BC74A061407A1FDFCED','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796011360812,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('80891e6de0df3f60','alice','reader',X'D3FD707D54ACDBC53FD83D0AAAF845670B5E93A3B70D39A19EB272F3A7C9C91E','["session:read"]','f0c3a8ab37ac8022',1796011360852,1827547360852,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('b88d204e692fad98','alice','gone',X'6B9F82ECBED66E85F228B94AC502F56FC16D02A9CD67008291F1435BAC811ACF','["session:read"]','f0c3a8ab37ac8022',1796011360854,NULL,1796011360856,NULL,NULL);
+INSERT INTO "token" VALUES('ab0350ea337f6ee8','alice','initial',X'1EBE2FEF22807634A95D979874D9FE543A8403909B0310D645FB6EAB59BB9BD8','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796012909054,NULL,NULL,1796012909487,'127.0.0.1');
+INSERT INTO "token" VALUES('01aaeecc8a9f6eb2','bob','initial',X'444B0160C310DA5229335160B70309F9925210C86577F16FA26613B6C7630593','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796012909054,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('d69815cc416beb48',NULL,'initial',X'C0F0BBAB25F714E5556452D79B5841D2033EB7BF57E130532AFBA09268AB8425','["operator:read", "operator:write"]',NULL,1796012909054,NULL,NULL,1796012909445,'127.0.0.1');
+INSERT INTO "token" VALUES('eb262058b29bc098','carol','initial',X'06A44F1B268868E6D6EB6967387AB01A163ECB5FA447280112184872949D62B0','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write"]',NULL,1796012909461,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('f468ac92294b48fc','alice','reader',X'242C23EB2BFC447A56EC666B6D53789FA8B3AA3C1726008C9AB7E728443B716D','["session:read"]','ab0350ea337f6ee8',1796012909521,1827548909521,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('726c5fc5704417f3','alice','gone',X'FCC863186C69DD254F41D1A78A68B47DAC7F866E9A5D7B76B545B0E744CBD30E','["session:read"]','ab0350ea337f6ee8',1796012909523,NULL,1796012909525,NULL,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -308,7 +309,7 @@ CREATE TABLE warm_pool (
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','d9dbe0ef-3d44-459b-bffa-8ca07e87ce97',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','b62fd23f-de32-410c-949e-ddb019db6090',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;

@@ -150,6 +150,7 @@ async def test_directories_are_private_except_the_public_one(records: Records) -
         "ports": [],
         "labels": {"mode": "duel"},
         "external_id": "x-1",
+        "traceparent": None,
         "expire_time": 1250,
         "draining": True,
         "drain_time": 1500,

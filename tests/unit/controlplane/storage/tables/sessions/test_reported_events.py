@@ -42,6 +42,7 @@ async def test_end_of_a_lost_session_names_its_host(store: Store) -> None:
         "tag": "v1",
         "location": "local",
         "labels": {},
+        "traceparent": None,
         "host": "192.0.2.1",
         "hostTime": None,
         "skipped": [],

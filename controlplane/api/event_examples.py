@@ -16,6 +16,7 @@ _DATA: dict[str, Any] = {
     "authority": _FINGERPRINT,
     "ca": False,
     "capabilities": [],
+    "cause": "failing",
     "compromised": False,
     "deadline": _TIME_MS + 3_600_000,
     "digest": _DIGEST,
@@ -26,6 +27,8 @@ _DATA: dict[str, Any] = {
     "expires": _TIME_MS + 86_400_000,
     "fields": ["tag_keep"],
     "forced": False,
+    "formerUntil": _TIME_MS + 86_400_000,
+    "from": f"{_EPOCH}-3",
     "host": "198.51.100.7",
     "hostNetwork": False,
     "hostTime": _TIME_MS - 40,
@@ -47,10 +50,12 @@ _DATA: dict[str, Any] = {
     "serial": "2c2bb285dea29639b6c62b1ef0cb31ae663d898b",
     "size": 5,
     "skipped": [],
+    "status": 503,
     "stopped": {"agent": "host-1", "internal_id": "0b0b6c3e-2f55-4f0e-8d39-9f1c1d3c9a10"},
     "strategy": "packed",
     "tag": "v3",
     "tagKeep": 3,
+    "to": f"{_EPOCH}-9",
     "tokens": 2,
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "until": _TIME_MS + 5000,
@@ -65,6 +70,9 @@ _DATA: dict[str, Any] = {
 _DATA_OF: dict[str, dict[str, Any]] = {
     "agent.avoided": {"reason": "engine_error"},
     "registry.set": {"address": "hub.example"},
+    "webhook.changed": {"fields": ["url"]},
+    "webhook.created": {"host": "hooks.example.com"},
+    "webhook.gap": {"cause": "retention"},
 }
 """Values of a kind that differ from those."""
 
@@ -82,6 +90,7 @@ _OBJECTS = {
     "the registry": "hub",
     "the session": "match-1",
     "the token's id": "0123456789abcdef",
+    "the webhook's id": "5f0d5c1d6e0b0f7a",
 }
 """The names of the objects."""
 

@@ -1,0 +1,1 @@
+"""Webhooks: their messages, signatures, retries and allowed targets. Pure."""

@@ -74,7 +74,11 @@ def test_every_target_of_make_is_there() -> None:
 def test_python_is_shown_in_files_alone_which_are_run() -> None:
     for page in PAGES:
         assert "```python" not in page.read_text("utf-8"), page
-    tests = ("docker/test_docs_examples.py", "games/catalogue.py")
+    tests = (
+        "controlplane/test_webhook_examples.py",
+        "docker/test_docs_examples.py",
+        "games/catalogue.py",
+    )
     run = "".join((ROOT / "tests" / test).read_text("utf-8") for test in tests)
     for example in (ROOT / "docs" / "examples").glob("*"):
         assert example.name in run or example.name == "api.sh", example

@@ -7,11 +7,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from controlplane.storage.engine.migrations import MIGRATIONS
+from tests.held_on_hosts import HOST, Held
 from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs" / "operations.md"
@@ -26,13 +26,6 @@ MAKERS = QUEUES | {
     "exceeds_share",
 }
 """Calls that make something to hold or fill, or decide about a share of it."""
-
-
-class Held(NamedTuple):
-    """Modules and tables that hold or fill something, and the names of tests of its bound."""
-
-    where: set[str]
-    shown_by: set[str]
 
 
 CONTROL_PLANE: Mapping[str, Held] = {
@@ -92,6 +85,17 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"controlplane/registries/client.py"},
         {"test_an_account_holds_half_of_the_connections_to_a_registry"},
     ),
+    "attempts of webhooks": Held(
+        {"controlplane/webhooks/attempts.py"},
+        {
+            "test_endpoints_of_an_account_that_hang_leave_attempts_to_others",
+            "test_some_attempts_are_made_at_a_time",
+        },
+    ),
+    "lookups of the names of webhooks": Held(
+        {"controlplane/webhooks/resolver.py"},
+        {"test_names_of_an_account_that_cannot_be_looked_up_leave_threads_to_others"},
+    ),
     "lists of tags in memory": Held(
         {"controlplane/registries/tag_lists.py"},
         {"test_limits_cached_lists", "test_a_list_is_bounded"},
@@ -150,6 +154,15 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"application", "application_region", "warm_pool"},
         {"test_applications_of_an_account_are_limited", "test_pools_of_an_account_are_limited"},
     ),
+    "webhooks": Held(
+        {"webhook", "webhook_progress", "webhook_retry", "webhook_attempt"},
+        {
+            "test_webhooks_of_an_account_are_limited",
+            "test_newest_attempts_are_kept",
+            "test_number_of_failures_is_bounded",
+            "test_webhook_with_many_failed_events_reads_no_further_ones",
+        },
+    ),
     "enabled tags": Held(
         {"tag"}, {"test_enabled_tags_are_limited_over_all_applications_of_an_account"}
     ),
@@ -157,85 +170,6 @@ CONTROL_PLANE: Mapping[str, Held] = {
     "what operators make": Held(
         {"account", "agent", "enrolment_token", "lost_time", "node_pool", "region", "registry"},
         {"test_enrolment_attempts_are_limited_per_address"},
-    ),
-}
-HOST: Mapping[str, Held] = {
-    "cores, memory, GPUs, ports": Held(
-        {"agent/sessions/reservations.py"}, {"test_reservations_never_exceed_capacity"}
-    ),
-    "start slots": Held(
-        {"agent/sessions/reservations.py", "agent/app/daemon.py"},
-        {"test_one_account_holds_at_most_half_of_the_slots"},
-    ),
-    "prepared containers": Held(
-        {"agent/domain/kept/preparation.py"},
-        {
-            "test_account_alone_has_at_most_half",
-            "test_each_shape_gets_its_first_before_any_gets_its_second",
-        },
-    ),
-    "pulls of images": Held(
-        {"agent/images/images.py"},
-        {
-            "test_pulls_of_an_account_leave_slots_to_others",
-            "test_pull_from_a_registry_that_trickles_ends_and_gives_its_slot_to_the_next",
-        },
-    ),
-    "disk for images": Held(
-        {"agent/images/images.py"},
-        {
-            "test_no_pull_begins_while_the_disk_is_low",
-            "test_pulls_reserve_what_their_images_may_take",
-        },
-    ),
-    "followers, and other readers, of logs": Held(
-        {"agent/logs/reading.py"},
-        {
-            "test_followers_of_logs_are_limited_by_session_account_and_host",
-            "test_readers_that_do_not_follow_are_limited_too",
-        },
-    ),
-    "lines that followers read": Held(
-        {"agent/logs/pace.py"},
-        {
-            "test_followers_of_floods_share_the_part",
-            "test_follower_of_a_quiet_game_never_waits",
-            "test_follower_of_a_flood_waits",
-        },
-    ),
-    "artifacts in transit": Held(
-        {"agent/artifacts/spool_room.py", "agent/app/daemon.py"},
-        {
-            "test_account_takes_half_of_the_rest",
-            "test_readers_of_one_session_leave_room_for_others",
-        },
-    ),
-    "output of games": Held(
-        {"agent/domain/sessions/log_rate.py"},
-        {
-            "test_flood_ends_with_a_reason_of_its_own",
-            "test_account_with_many_sessions_within_the_limits_is_held_to_its_share",
-        },
-    ),
-    "disks of sessions": Held(
-        {"agent/limits/disk_limits.py"}, {"test_session_over_its_limit_ends_and_others_do_not"}
-    ),
-    "containers and logs of ended sessions": Held(
-        {"agent/domain/sessions/retention.py"},
-        {"test_flood_from_one_account_evicts_nothing_of_another"},
-    ),
-    "calls to the engine": Held(
-        {"agent/docker/calls.py", "agent/docker/listing.py", "agent/reconciliation/reconciler.py"},
-        {"test_calls_about_many_containers_share_a_few_connections"},
-    ),
-    "claims in progress": Held(
-        {"agent/rpc/claim_stream.py"}, {"test_claims_beyond_those_in_progress_wait"}
-    ),
-    "connections to TLS ports": Held(
-        {"agent/network/tls_gate.py"}, {"test_closes_connections_over_limit"}
-    ),
-    "connections of control planes": Held(
-        {"agent/rpc/tls_server.py"}, {"test_strangers_cannot_exhaust_open_files"}
     ),
 }
 

@@ -55,7 +55,7 @@ def test_the_table_has_each_key_and_its_default(
         if default.startswith("`"):
             shown = default.strip("`")
             known = _plain(defaults[key])
-            if isinstance(known, list):
+            if isinstance(known, list | bool):
                 assert tomllib.loads(f"x = {shown}")["x"] == known, key
             elif isinstance(known, float):
                 assert float(shown) == known, key

@@ -34,6 +34,7 @@ from controlplane.api.resources import (
     sessions,
     tokens,
     warm_pools,
+    webhooks,
 )
 from controlplane.domain.access.tokens import Scope, grants
 from controlplane.domain.errors import BodiesBusyError, ForbiddenError
@@ -79,6 +80,16 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/tag/{region}/{image}/{version}", Scope.REGIONS_READ,
           locations.tag_exists, {400, 404}),
     Route("GET", "/region", Scope.REGIONS_READ, locations.list_regions),
+    Route("POST", "/webhook", Scope.WEBHOOK_WRITE, webhooks.create_webhook, {409}),
+    Route("GET", "/webhook", Scope.WEBHOOK_READ, webhooks.list_webhooks),
+    Route("GET", "/webhook/{id}", Scope.WEBHOOK_READ, webhooks.get_webhook, {404}),
+    Route("PUT", "/webhook/{id}", Scope.WEBHOOK_WRITE, webhooks.replace_webhook, {404}),
+    Route("DELETE", "/webhook/{id}", Scope.WEBHOOK_WRITE, webhooks.remove_webhook, {404}),
+    Route("GET", "/webhook/{id}/delivery", Scope.WEBHOOK_READ, webhooks.list_deliveries, {404}),
+    Route("POST", "/webhook/{id}/test", Scope.WEBHOOK_WRITE, webhooks.test_webhook, {404}),
+    Route("POST", "/webhook/{id}/replay", Scope.WEBHOOK_WRITE,
+          webhooks.replay_events, {404, 410}),
+    Route("POST", "/webhook/{id}/secret", Scope.WEBHOOK_WRITE, webhooks.rotate_secret, {404}),
     Route("POST", "/token", Scope.TOKEN_WRITE, tokens.make_token, {400, 409}),
     Route("GET", "/operator/region", READ, fleet.describe_regions),
     Route("PUT", "/operator/region/{region}", WRITE, fleet.create_region, {422}),

@@ -17,6 +17,7 @@ from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
 from controlplane.domain.access.start_rate import StartRate
 from controlplane.domain.steps import STEPS
+from controlplane.events.event_log import EventLog
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.fleet_log import FleetLog
 from controlplane.fleet.host.reports import Reports
@@ -57,6 +58,7 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts import enrolment
 from controlplane.storage.tables.hosts.fleet import declare
 from controlplane.storage.tables.sessions import lost_times, sessions
+from controlplane.webhooks.service import WebhookService
 from tiltyard.runtime.clock import Clock, SystemClock, is_trusted
 from tiltyard.runtime.failpoints import failpoint
 from tiltyard.runtime.logging.errors import errors_counted
@@ -94,13 +96,26 @@ class ControlPlane:
         self.store = store = Store(config.database, metrics.store)
         self._event_mark = EventMark(store, config.state_dir / "newest-event", clock)
         self._ticket_key = TicketKey(config.state_dir / "ticket.key", self.clock)
-        keep_ended = config.ended_retention_days * DAY
-        reports = Reports(store, read_ticket=self._ticket_key.read, keep_ended=keep_ended)
+        reports = Reports(
+            store,
+            read_ticket=self._ticket_key.read,
+            keep_ended=config.ended_retention_days * DAY,
+        )
         self._logins = Logins(store, Vault(config.state_dir / "registry.key"))
         self._registry = RegistryClient(
             self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
         )
         self._streams = streams = OpenStreams(store, clock)
+        self._event_log = EventLog(store, clock)
+        self._webhooks = WebhookService(
+            config,
+            store=store,
+            event_log=self._event_log,
+            vault=self._logins.vault,
+            clock=clock,
+            random=random,
+            metrics=metrics.webhooks,
+        )
         self._accounts = Accounts(store, clock, metrics.http)
         self.upkeep = Upkeep(store, config, clock)
         self.surplus = Surplus(store, config, clock, metrics.store)
@@ -186,6 +201,7 @@ class ControlPlane:
             applications=applications,
             tags=tags,
             warm_pools=WarmPools(store, self._standby_pools, clock),
+            webhooks=self._webhooks.webhooks,
             locations=Locations(
                 applications,
                 self.fleet,
@@ -219,7 +235,15 @@ class ControlPlane:
             bodies=self._listeners.bodies,
         )
         self._exposition = metrics_listener.Exposition(
-            metrics, LiveCollector(self.fleet, queue, self._standby_pools, streams, self.issuer)
+            metrics,
+            LiveCollector(
+                fleet=self.fleet,
+                queue=queue,
+                pools=self._standby_pools,
+                streams=streams,
+                issuer=self.issuer,
+                deliverer=self._webhooks.deliverer,
+            ),
         )
         self.listening = asyncio.Event()  # Set once requests are answered at `base_url`
 
@@ -257,6 +281,7 @@ class ControlPlane:
                     group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.surplus.run(), name="surplus"),
                     group.create_task(self._event_mark.run(), name="event mark"),
+                    group.create_task(self._webhooks.run(), name="webhooks"),
                     group.create_task(self.renewal.run(), name="renewal"),
                     group.create_task(pinger.run(), name="pinger"),
                     group.create_task(self.certificate.run(), name="certificate"),
@@ -326,6 +351,8 @@ class ControlPlane:
     async def _close(self) -> None:
         await self._listeners.close()
         await self._streams.close()
+        await self._event_log.close()
+        await self._webhooks.close()
         await self.certificate.close()
         self._exposition.close()
         await self.fleet.close()

@@ -9,6 +9,7 @@ from controlplane.metrics.agents import AgentCalls, FleetMetrics
 from controlplane.metrics.http import HttpMetrics
 from controlplane.metrics.making import maker
 from controlplane.metrics.starts import StartMetrics
+from controlplane.metrics.webhooks import WebhookMetrics
 from controlplane.storage.engine.metrics import StoreMetrics
 
 _VERSION = version("tiltyard")
@@ -24,6 +25,7 @@ class Metrics:
         self.agent_calls = AgentCalls(registry)
         self.fleet = FleetMetrics(registry)
         self.store = StoreMetrics(registry)
+        self.webhooks = WebhookMetrics(registry)
         self.loop_lag = maker(registry).histogram(
             "event_loop_lag_seconds",
             "Seconds by which a timer of the event loop was late.",

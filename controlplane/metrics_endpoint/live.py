@@ -21,6 +21,7 @@ from controlplane.fleet.standby_pools import StandbyPools
 from controlplane.metrics.making import gauge
 from controlplane.operators.agents import AgentState, state_of
 from controlplane.pki.issuer import Issuer
+from controlplane.webhooks.deliverer import Deliverer
 from tiltyard.contract import NANO, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
@@ -126,6 +127,7 @@ class LiveCollector(Collector):
     pools: StandbyPools
     streams: OpenStreams
     issuer: Issuer
+    deliverer: Deliverer
     _names: BoundedNames = field(default_factory=BoundedNames, init=False)
     _image_owners: BoundedNames = field(default_factory=BoundedNames, init=False)
     _families: list[Metric] = field(default_factory=list, init=False)
@@ -151,6 +153,7 @@ class LiveCollector(Collector):
             *_of_hosts(count),
             *count.room.families(),
             gauge("starts_waiting", "Starts queued for a start slot of a host.", PLACE, waiting),
+            *_of_webhooks(self.deliverer),
             gauge("open_streams", "Streams being sent.", (), {(): self.streams.count}),
             gauge(
                 "certificate_expiry_timestamp_seconds",
@@ -228,6 +231,23 @@ class LiveCollector(Collector):
             ready[place] += count
         yield gauge("standbys_wanted", "Desired standbys of the warm pools.", _APPLICATION, wanted)
         yield gauge("standbys_ready", "Standbys that can be claimed now.", _APPLICATION, ready)
+
+
+def _of_webhooks(deliverer: Deliverer) -> Iterator[Metric]:
+    states = {(state,): number for state, number in deliverer.states().items()}
+    yield gauge("webhooks", "Webhooks by state.", ("state",), states)
+    yield gauge(
+        "webhook_failed_events",
+        "Events that wait for another attempt at an endpoint.",
+        (),
+        {(): deliverer.failed_events()},
+    )
+    yield gauge(
+        "webhook_lag_seconds",
+        "Age of the oldest event that an enabled webhook has not delivered.",
+        (),
+        {(): deliverer.lag()},
+    )
 
 
 def _of_hosts(count: _Count) -> Iterator[Metric]:

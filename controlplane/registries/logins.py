@@ -26,6 +26,11 @@ class Logins:
         self._vault = vault
         self._threads = Threads(1, "registry logins")
 
+    @property
+    def vault(self) -> Vault:
+        """The key of the passwords."""
+        return self._vault
+
     async def seal_declared(self, declared: Iterable[RegistryConfig]) -> list[Registry]:
         """Read the key, and return the registries of the settings file with sealed passwords."""
 

@@ -1,9 +1,11 @@
-"""Registry passwords, encrypted with a key in a file beside the database.
+"""Registry passwords and secrets of webhooks, encrypted with a key beside the database.
 
-The ciphertext includes user and address, so a changed row cannot send a password elsewhere.
+The ciphertext includes user and address, so a changed row cannot send a password elsewhere. Of a
+webhook, these are its id and its account.
 """
 
 from pathlib import Path
+from threading import Lock
 
 from cryptography.fernet import Fernet, InvalidToken
 
@@ -26,13 +28,14 @@ class Vault:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._key: bytes | None = None
+        self._sealing = Lock()  # Two threads that made a key would overwrite each other's
 
     def load(self) -> None:
         """Read the key. Without a valid one, only unsealing fails. Blocks."""
         try:
             self._key = self._read()
         except StoreError as error:
-            log.warning("cannot use the key of the registry passwords", error=str(error))
+            log.warning("cannot use the key of passwords and secrets", error=str(error))
 
     def seal(self, address: str, username: str, password: str) -> bytes:
         """Seal the password of a user at an address. Blocks.
@@ -40,14 +43,8 @@ class Vault:
         Raises:
             StoreError: The key can be neither read nor created.
         """
-        key = self._read()
-        if key is None:  # restores a deleted file from memory, so sealed passwords stay valid
-            key = self._key or Fernet.generate_key()
-            try:
-                write_private(self._path, key)
-            except OSError as error:
-                raise self._failure(error) from error
-        self._key = key
+        with self._sealing:
+            key = self._key_to_seal()
         return Fernet(key).encrypt(_plaintext(address, username, password).encode())
 
     def unseal(self, address: str, username: str, sealed: bytes) -> str:
@@ -65,6 +62,17 @@ class Vault:
             why = f"{self._path} is not the key of its password: set its password again"
             raise UnusableError("its password is unusable", f"its password is unusable: {why}")
         return password
+
+    def _key_to_seal(self) -> bytes:
+        key = self._read()
+        if key is None:  # restores a deleted file from memory, so sealed passwords stay valid
+            key = self._key or Fernet.generate_key()
+            try:
+                write_private(self._path, key)
+            except OSError as error:
+                raise self._failure(error) from error
+        self._key = key
+        return key
 
     def _read(self) -> bytes | None:
         try:

@@ -1,4 +1,5 @@
-"""Hourly removal of old rows: sessions, tokens, events, partly removed accounts.
+"""Hourly removal of old rows: sessions, tokens, events, attempts of webhooks,
+partly removed accounts.
 
 The first round also ends the time whose sessions the database has lost.
 """
@@ -11,6 +12,8 @@ from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
 from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import lost_times, session_rows, stop_orders
+from controlplane.storage.tables.webhooks import attempts as webhook_attempts
+from controlplane.storage.tables.webhooks.attempts import FAILURE_SECONDS
 from tiltyard.runtime.clock import Clock, is_trusted
 from tiltyard.runtime.logging.events import get_logger
 
@@ -36,6 +39,8 @@ class Upkeep:
             "ended sessions": (session_rows.remove_ended, ended),
             "ended tokens": (tokens.remove_ended, ENDED_TOKENS_KEPT),
             "removed accounts": (accounts.remove_left, 0.0),
+            "failed attempts": (webhook_attempts.remove_old_failures, FAILURE_SECONDS),
+            "removed webhooks": (webhook_attempts.remove_orphans, 0.0),
         }
 
     async def run(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.names import NAME_RULE, is_name
@@ -117,6 +117,8 @@ class Config(Settings):
     audit_retention_days: Days = 90
     max_ended_sessions: Count = 10_000
     max_audit_entries: Count = 1_000_000
+    webhook_networks: Words[NetworkText] = ()
+    webhook_plain_http: StrictBool = False
     max_image_bytes: Count = 20_000_000_000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["logfmt", "json"] = "logfmt"
@@ -197,6 +199,10 @@ class Config(Settings):
     def proxies(self) -> tuple[Network, ...]:
         """Parse `behind_proxy`: the networks whose X-Forwarded-For is trusted."""
         return tuple(map(ipaddress.ip_network, self.behind_proxy))
+
+    def networks_of_webhooks(self) -> tuple[Network, ...]:
+        """Parse `webhook_networks`: those that webhooks may connect to, though not public."""
+        return tuple(map(ipaddress.ip_network, self.webhook_networks))
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Load certificate and key; None if they are not set.

@@ -24,6 +24,16 @@ _START = {
     "ports": [{"container": 7777, "host": 25000, "type": "udp"}],
 }
 _TOKEN = {"name": "token-1", "scopes": ["session:read"], "expires_after": "1h"}
+_WEBHOOK = {
+    "url": "https://hooks.invalid:8443/tiltyard?key=1",
+    "description": "matchmaker",
+    "kinds": ["session.*", "tag.enabled"],
+    "image": "game",
+    "location": "local",
+    "labels": {"stage": "final"},
+    "ordered": False,
+    "enabled": False,
+}
 _QUOTA = {"sessions": 5, "cpu": 2.5, "ram": 512}
 _GPU = {"cpu": 1, "ram": 256, "gpu": 0}
 _GAME = APPLICATION | {
@@ -46,6 +56,9 @@ _BODIES: dict[str, Any] = {
     "enable_tag": {"tag": "v1"},
     "set_warm_pool": {"size": 5, "enabled": True, "claimSignal": "SIGUSR1"}
     | {key: _START[key] for key in ("env", "args", "labels")},
+    "create_webhook": _WEBHOOK,
+    "replace_webhook": _WEBHOOK,
+    "replay_events": {"event": "1-17"},
     "make_token": _TOKEN,
     "set_node_pool": {
         "strategy": "spread",

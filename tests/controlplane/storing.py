@@ -17,12 +17,13 @@ from typing import Any
 
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer
+from tests.support.controlplane.system import Answer, eventually_equals
 from tiltyard.agent.wire import identity_from_proto
 from tiltyard.runtime.clock import to_ms
 
 DATABASE = "database.sql"
 KEYS = ("authority.pem", "registry.key", "ticket.key")
+NETWORKS = ("127.0.0.0/8",)
 KNOWN = "known.json"
 """What is not in the state directory: tokens as callers have them, a host's tickets."""
 PASSWORD = "swordfish-7"
@@ -32,7 +33,9 @@ LOGIN = {"address": "r.example", "username": "robot", "password": PASSWORD, "pri
 async def store(folder: Path) -> None:
     """Run the script and store the state in a folder."""
     with tempfile.TemporaryDirectory() as scratch:
-        system = Enrolling(Path(scratch), regions=("local", "elsewhere"))
+        system = Enrolling(
+            Path(scratch), regions=("local", "elsewhere"), webhook_networks=NETWORKS
+        )
         system.agents = [FakeAgent(Path(scratch), "a0")]
         async with system:
             known = await _play(system)
@@ -76,6 +79,7 @@ async def _play(system: Enrolling) -> dict[str, Any]:
     await operator("POST", "/agent/host-2/revoke")
     await operator("DELETE", "/agent/host-3")
     await system.token()
+    await _fail_deliveries(system)
     # After the sessions, which would claim its standbys.
     pool = {"size": 3, "enabled": True, "env": {"MODE": "é"}, "args": ["-x"], "labels": {"a": "b"}}
     assert (await system.call("PUT", "/warm-pool/game/local", json=pool)).status == 204
@@ -92,6 +96,15 @@ async def _play(system: Enrolling) -> dict[str, Any]:
             "memory_bytes": started.spec.reservation.memory_bytes,
         },
     }
+
+
+async def _fail_deliveries(system: Enrolling) -> None:
+    """Leave a webhook whose endpoint has failed."""
+    body = {"url": "https://127.0.0.1:9/", "kinds": ["token.*"], "description": "é"}
+    (await system.call("POST", "/webhook", json=body)).expect(201)
+    await system.make_token(name="delivered", scopes=["session:read"])
+    sql = "SELECT count(*) FROM webhook_retry"
+    await eventually_equals(lambda: system.rows(sql), [(1,)])
 
 
 async def _start_sessions(system: Enrolling) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,11 +39,15 @@ class World(System):
     Operators' tokens belong to no account and may access every account's objects.
     """
 
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        super().__init__(folder, webhook_networks=("127.0.0.0/8",), **settings)
+
     async def fill(self) -> None:
         for account in ACCOUNTS:
             await self.make_application(account=account, name=f"{account}s-game")
             await self.warm_pool(account)
             await self.session(account)
+            await self.webhook(account)
 
     async def token(self, account: str, scope: Scope, **changes: int) -> str:
         """Create a token with one scope, bypassing delegation.
@@ -86,6 +91,12 @@ class World(System):
     async def session_path(self, account: str) -> str:
         return f"{account}/{await self.session(account)}"
 
+    async def webhook(self, account: str) -> str:
+        """Make a webhook, for which nothing happens."""
+        body = WEBHOOK | {"description": f"{account}s-webhook"}
+        made = await self.call("POST", "/webhook", account=account, json=body)
+        return str(made.expect(201).json["id"])
+
     async def account(self, account: str) -> str:
         """Make an account that can be removed."""
         body = {"name": f"{account}s-account-{next(_numbers)}"}
@@ -124,6 +135,7 @@ class World(System):
             "region",
             "node_pool",
             "registry",
+            "webhook",
             "agent",
             "enrolment_token",
         )
@@ -164,6 +176,7 @@ class Case:
 
 NAME = "{name}"
 NEW = "{new}"
+WEBHOOK = {"url": "https://127.0.0.1:9/", "kinds": ["webhook.gap"]}
 PLAYERS = {"session": NAME, "players": ["p"]}
 CASES: dict[tuple[str, str], Case] = {
     ("POST", "/session"): Case(World.application, {"location": "local", "image": NAME}),
@@ -194,6 +207,15 @@ CASES: dict[tuple[str, str], Case] = {
         World.application, path="/tag/local/{name}/v1"
     ),
     ("GET", "/region"): Case(),
+    ("POST", "/webhook"): Case(body=WEBHOOK),
+    ("GET", "/webhook"): Case(shows="{}s-webhook"),
+    ("GET", "/webhook/{id}"): Case(World.webhook),
+    ("PUT", "/webhook/{id}"): Case(World.webhook, WEBHOOK | {"ordered": False}),
+    ("DELETE", "/webhook/{id}"): Case(World.webhook),
+    ("GET", "/webhook/{id}/delivery"): Case(World.webhook),
+    ("POST", "/webhook/{id}/test"): Case(World.webhook),
+    ("POST", "/webhook/{id}/replay"): Case(World.webhook, {"event": "1-1"}),
+    ("POST", "/webhook/{id}/secret"): Case(World.webhook),
     ("POST", "/token"): Case(body={"name": NEW, "scopes": []}),
     ("GET", "/operator/region"): Case(),
     ("PUT", "/operator/region/{region}"): Case(path="/operator/region/{new}"),

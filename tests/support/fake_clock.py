@@ -15,7 +15,7 @@ _QUIET_ROUNDS = 3
 _ROUND_SECONDS = 0.0005  # Seconds left to threads between two checks for idleness
 _PATIENCE = 120.0  # Maximum seconds until all is idle: threads may wait for a slow disk
 
-_unfinished: set[Future[Any]] = set()
+_unfinished: set[Future[Any] | asyncio.Future[Any]] = set()
 """Unfinished work of thread pools: a thread that has only dequeued its work looks idle."""
 _submit = ThreadPoolExecutor.submit
 _waits_for = attrgetter("_fut_waiter")  # None: the task can run, such as in sleep(0)
@@ -26,6 +26,12 @@ def _noted(pool: ThreadPoolExecutor, /, *work: Any, **named: Any) -> Future[Any]
     _unfinished.add(future)
     future.add_done_callback(_unfinished.discard)
     return future
+
+
+def count_as_work(future: "asyncio.Future[Any]") -> None:
+    """Let `until_idle` wait for what another thread will set."""
+    _unfinished.add(future)
+    future.add_done_callback(_unfinished.discard)
 
 
 ThreadPoolExecutor.submit = _noted  # type: ignore[assignment, method-assign]

@@ -26,6 +26,7 @@ from controlplane.sessions.sessions import Sessions
 from controlplane.sessions.start import Starts
 from controlplane.sessions.wait_ready import ReadyStarts
 from controlplane.storage.engine.store import Store
+from controlplane.webhooks.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Services:
     applications: Applications
     tags: Tags
     warm_pools: WarmPools
+    webhooks: Webhooks
     locations: Locations
     explanations: Explanations
     starts: Starts

@@ -31,6 +31,8 @@ class Scope(StrEnum):
     TOKEN_WRITE = "token:write"  # noqa: S105  # the name of a scope, not a secret
     APPLICATION_WRITE = "application:write"
     APPLICATION_READ = "application:read"
+    WEBHOOK_READ = "webhook:read"
+    WEBHOOK_WRITE = "webhook:write"
     OPERATOR_READ = "operator:read"
     OPERATOR_WRITE = "operator:write"
 

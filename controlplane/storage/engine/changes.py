@@ -27,6 +27,7 @@ class Topic(Enum):
     NODE_POOL = auto()  # Name
     REGISTRY = auto()  # Name
     EVENT = auto()  # Without a key: the log has further events
+    WEBHOOK = auto()  # Id
     STOP_ORDER = auto()  # Agent, internal id: a new order that is to be sent
 
 

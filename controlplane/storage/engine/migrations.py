@@ -4,6 +4,7 @@ from sqlite_utils import Database
 
 from controlplane.domain.errors import NewerStoreError
 from controlplane.storage.engine.event_schema import EVENT_TABLES
+from controlplane.storage.engine.webhook_schema import WEBHOOK_TABLES
 
 _FIRST = """
 -- A removed account is gone for every caller; its row goes last.
@@ -269,7 +270,7 @@ CREATE TABLE lost_time (
 INSERT INTO lost_time(begin_ms) VALUES (0);
 """
 
-MIGRATIONS: tuple[str, ...] = (_FIRST + EVENT_TABLES,)
+MIGRATIONS: tuple[str, ...] = (_FIRST + EVENT_TABLES + WEBHOOK_TABLES,)
 
 
 def migrate(db: Database, migrations: tuple[str, ...] = MIGRATIONS) -> None:

@@ -20,13 +20,14 @@ from controlplane.storage.tables.accounting.quota_use import POOLS, has_account
 from controlplane.storage.tables.sessions.session_rows import remove_sessions
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "token")
+_OF_AN_ACCOUNT = ("session", "warm_pool", "tag", "application", "webhook", "token")
 """Tables removed with their account; referencing tables first."""
 
 _KEYS = {
     "warm_pool": (Topic.POOL, "account, application, location"),
     "tag": (Topic.TAG, "account, application, name"),
     "application": (Topic.APPLICATION, "account, name"),
+    "webhook": (Topic.WEBHOOK, "id"),
 }
 
 

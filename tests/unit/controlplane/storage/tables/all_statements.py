@@ -57,6 +57,7 @@ from tests.unit.controlplane.storage.tables.test_noted_changes import (
     nothing,
     running,
 )
+from tests.unit.controlplane.storage.tables.webhooks import calls as webhook_calls
 
 TABLES = Path(controlplane.storage.tables.__file__).parent
 
@@ -183,6 +184,7 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: stop_orders.pending_stops(db, "h")),
     (nothing, stop_orders.all_pending_stops),
     (nothing, lambda db: stop_orders.remove_confirmed(db, NOW)),
+    *webhook_calls.OTHERS,
     (running, lambda db: written_reports.unchanged_since_written(db, "h", ["i"])),
 ]
 

@@ -20,6 +20,7 @@ KEYS: dict[str, tuple[Topic, tuple[str, ...]]] = {
     "node_pool": (Topic.NODE_POOL, ("name",)),
     "registry": (Topic.REGISTRY, ("name",)),
     "event": (Topic.EVENT, ()),
+    "webhook": (Topic.WEBHOOK, ("id",)),
 }
 
 SENT_STOP_ORDER = (

@@ -36,9 +36,11 @@ from controlplane.storage.tables.sessions import (
     session_rows,
     sessions,
 )
+from controlplane.storage.tables.webhooks import webhooks
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tests.unit.controlplane.storage.tables.seen_changes import Written
 from tests.unit.controlplane.storage.tables.sessions.test_claims import STANDBY, cold, warm
+from tests.unit.controlplane.storage.tables.webhooks import calls as webhook_calls
 from tiltyard.contract import EndReason, NetworkMode, Resources, State
 
 NOW = 1000.0
@@ -88,6 +90,7 @@ def begin(db: Database) -> None:
     applications.create(db, APPLICATION, actor=ACTOR, now=NOW)
     tags.enable_tag(db, ("alice", "game"), TAG, actor=ACTOR, now=NOW)
     warm_pools.put(db, POOL, ACTOR, NOW)
+    webhooks.create(db, replace(webhook_calls.WEBHOOK, id="first"), b"sealed", actor=ACTOR)
 
 
 def attempted(db: Database) -> None:
@@ -249,6 +252,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("join", running, lambda db: players.join(db, "alice", "one", ["ada"], now=NOW)),
     ("leave", played, lambda db: players.leave(db, "alice", "one", ["ada"])),
     ("leave all", played, lambda db: players.leave_all(db, "alice", ["bob"])),
+    *webhook_calls.CHANGES,
 ]
 
 

@@ -33,6 +33,8 @@ SMALL = {
     "region",
     "registry",
     "warm_pool",
+    "webhook",
+    "webhook_progress",
 }
 """What may be read as a whole: lists of a statement, tables that operators or accounts bound."""
 

@@ -1,0 +1,1 @@
+"""Webhooks, how far they have come, and their attempts."""

@@ -1,0 +1,1 @@
+"""Webhooks: deliver the events of accounts to their endpoints."""

@@ -1,7 +1,6 @@
 """Session reports of agents: the facts of `domain/sessions/adoption`, and its decisions."""
 
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +9,8 @@ from controlplane.domain.events.reported import KnownSession, reported_events
 from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate, SessionSubject
 from controlplane.domain.hosts.contract import HostSession, Placed
 from controlplane.domain.sessions.adoption import (
+    Decision,
     Duplicate,
-    NamedBy,
     NoRow,
     PlacedSession,
     ReportedAccount,
@@ -25,7 +24,14 @@ from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.sessions import lost_times
 from controlplane.storage.tables.sessions.players import begin_run
-from controlplane.storage.tables.sessions.session_columns import env_json, port_values
+from controlplane.storage.tables.sessions.reported_rows import (
+    ReportedRow,
+    read_row,
+    read_rows,
+    row_of,
+    says_same,
+    values_of,
+)
 from controlplane.storage.tables.sessions.session_ends import end_missing, lose_sessions
 from controlplane.storage.tables.sessions.session_rows import (
     put_row,
@@ -39,11 +45,8 @@ from tiltyard.runtime.clock import to_ms
 ReadTicket = Callable[[str, HostSession], Placed | None]
 """Returns what the ticket of an agent's session says; None if it is not valid."""
 
-_REPORTED = (
-    "confirmed, state, host, ports, injected_env, started_ms, end_reason, exit_code, detail,"
-    " failed_ms, ready_ms"
-)
-"""The columns that hosts report; `confirmed` is that they report the session at all."""
+_CHANGES_OF_OTHERS = frozenset({RowChange.ADOPT, RowChange.LAST_REPORT})
+"""After these, the rows of other sessions may not be as they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,18 @@ class Reporter:
 def write_all(db: Database, by: Reporter, sessions: Collection[HostSession]) -> Verdicts:
     """Write and evaluate reported sessions."""
     verdicts = {}
-    unchanged = _unchanged(db, by, sessions)
+    rows = read_rows(db, sessions)
     for session in sessions:
         internal_id = session.internal_id
-        is_known = internal_id in unchanged
-        verdicts[internal_id] = Verdict.KEEP if is_known else _evaluate(db, by, session)
+        values = rows.pop(internal_id, None)
+        if values is not None and says_same(values, by.agent, session):
+            verdicts[internal_id] = Verdict.KEEP
+            continue
+        row = read_row(db, internal_id) if values is None else row_of(values)
+        decision = _evaluate(db, by, session, row)
+        if decision.change in _CHANGES_OF_OTHERS:
+            rows.clear()
+        verdicts[internal_id] = decision.verdict
     return verdicts
 
 
@@ -73,62 +83,26 @@ def write_stopped(db: Database, by: Reporter, session: HostSession) -> None:
     confirm_stop(db, by.agent, session.internal_id, by.now)
 
 
-def _unchanged(db: Database, by: Reporter, sessions: Collection[HostSession]) -> set[str]:
-    """Return the live sessions that need no evaluation, since their rows say the same.
-
-    A snapshot consists of these. One query reads them in one step, since each step of SQLite
-    waits for the interpreter lock, which the event loop of a starting control plane holds.
-    No index of agents is used, since that would read all sessions of the agent.
-    """
-    live = {s.internal_id: s for s in sessions if not (s.is_standby or s.state.ended)}
-    dialect = db.dialect
-    content = dialect.rows_as_json(f"internal_id, {_REPORTED}", ("ports", "injected_env"))
-    [rows] = db.execute(
-        f"SELECT {content} FROM session"  # noqa: S608
-        " JOIN agent ON agent.name = session.agent"
-        f" WHERE internal_id {dialect.in_list('ids')}"
-        f" AND {dialect.without_index('agent')}=:agent AND {dialect.without_index('ended_ms')}"
-        " IS NULL AND stop_requested_ms IS NULL AND revoked_ms IS NULL",
-        {"ids": dialect.list_value(list(live)), "agent": by.agent},
-    ).fetchone()
-    return {
-        internal_id
-        for internal_id, *row in json.loads(rows)
-        if row == [*_values(live[internal_id]).values()]
-    }
-
-
-def _evaluate(db: Database, by: Reporter, session: HostSession) -> Verdict:
-    row = db.execute(
-        f"SELECT session.agent, ended_ms, stop_requested_ms, revoked_ms, {_REPORTED} FROM session"  # noqa: S608
-        " LEFT JOIN agent ON agent.name = session.agent WHERE internal_id=:id",
-        {"id": session.internal_id},
-    ).fetchone()
+def _evaluate(
+    db: Database, by: Reporter, session: HostSession, row: ReportedRow | None
+) -> Decision:
     if row is None:
         return _evaluate_without_row(db, by, session)
-    owner, ended_ms, stop_requested_ms, revoked_ms, *reported = row
-    named_by = NamedBy(
-        owner,
-        has_ended=ended_ms is not None,
-        is_stop_requested=stop_requested_ms is not None,
-        is_revoked=revoked_ms is not None,
-    )
-    decision = decide(session, by.agent, named_by)
+    decision = decide(session, by.agent, row.named_by)
     match decision.change:
         case RowChange.REPORT:
-            _write(db, by, session, reported)
+            _write(db, by, session, row)
         case RowChange.LAST_REPORT:
-            _write(db, by, session, reported)
+            _write(db, by, session, row)
             lose_sessions(db, by.agent, by.now)
         case RowChange.END:
             end_missing(db, by.agent, session.internal_id, now=by.now)
-    is_confirmed = bool(reported[0])
-    if decision.verdict is Verdict.STOP_REQUESTED and not is_confirmed:
+    if decision.verdict is Verdict.STOP_REQUESTED and not row.reported["confirmed"]:
         order_stop(db, by.agent, session.internal_id, StopCause.REQUESTED, now=by.now)
-    return decision.verdict
+    return decision
 
 
-def _evaluate_without_row(db: Database, by: Reporter, session: HostSession) -> Verdict:
+def _evaluate_without_row(db: Database, by: Reporter, session: HostSession) -> Decision:
     placed = _lost(db, by, session)
     decision = decide(session, by.agent, _facts_without_row(db, by, session, placed))
     duplicate = decision.duplicate
@@ -138,7 +112,7 @@ def _evaluate_without_row(db: Database, by: Reporter, session: HostSession) -> V
         _adopt(db, by, session, placed)
     if decision.verdict is Verdict.STOP_REQUESTED:
         order_stop(db, by.agent, session.internal_id, StopCause.REQUESTED, now=by.now)
-    return decision.verdict
+    return decision
 
 
 def _facts_without_row(
@@ -203,11 +177,9 @@ def _adopt(db: Database, by: Reporter, session: HostSession, placed: Placed) -> 
     """Point the row of the session's id to this session, and write the report."""
     _take_row(db, by, session, placed)
     db.append(SessionAdopted(*SessionSubject.of(session.identity).named(Actor(by.agent), by.now)))
-    reported = db.execute(
-        f"SELECT {_REPORTED} FROM session WHERE internal_id=:id",  # noqa: S608
-        {"id": session.internal_id},
-    ).fetchone()
-    _write(db, by, session, [*reported])
+    row = read_row(db, session.internal_id)
+    assert row is not None
+    _write(db, by, session, row)
 
 
 def _note_duplicate(
@@ -243,50 +215,33 @@ def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) 
     put_row(db, row, identity.labels)
 
 
-def _write(db: Database, by: Reporter, session: HostSession, before: Sequence[Any]) -> None:
-    """Write the report of a live row's session, if it differs from the row (`before`)."""
+def _write(db: Database, by: Reporter, session: HostSession, row: ReportedRow) -> None:
+    """Write what a live row's session reports and its row does not say."""
     ended = session.state.ended
-    reported = _reported(session)
-    if [*reported.values()] == [*before] and not ended:
+    before = row.reported
+    reported = values_of(session)
+    changes = {name: value for name, value in reported.items() if value != before[name]}
+    if not changes and not ended:
         return
     # A host's wrong clock must not change the retention of a row.
     end_time = min(session.end_time or by.now, by.now) if ended else None
-    subject = write_report(db, session.internal_id, reported, end_time)
-    known = _known(before)
-    after = replace(_known([*reported.values()]), state_ms=to_ms(session.state_time))
+    subject = row.subject
+    write_report(db, subject, changes, end_time)
     failed = session.failure_time
-    if failed is not None and after.failed_ms != known.failed_ms:
+    if failed is not None and "failed_ms" in changes:
         begin_run(db, subject.account, subject.session_id, failed=failed, now=by.now)
+    known = _known(before)
+    after = replace(_known(reported), state_ms=to_ms(session.state_time))
     reporter = Actor(by.agent)
     for event in reported_events(subject, known, after, session, reporter=reporter, now=by.now):
         db.append(event)
 
 
-def _known(reported: Sequence[Any]) -> KnownSession:
-    """Convert the values of `_REPORTED` of a row."""
-    is_confirmed, state, *_, failed_ms, ready_ms = reported
-    return KnownSession(bool(is_confirmed), State(state), failed_ms, ready_ms)
-
-
-def _reported(session: HostSession) -> dict[str, object]:
-    values = _values(session)
-    ports = json.dumps(values["ports"])
-    env = env_json(session.injected_env)
-    return values | {"ports": ports, "injected_env": env}
-
-
-def _values(session: HostSession) -> dict[str, object]:
-    """Return what `_unchanged` selects from a row that says the same."""
-    return {
-        "confirmed": True,
-        "state": session.state,
-        "host": session.host,
-        "ports": port_values(session.ports),
-        "injected_env": session.injected_env,
-        "started_ms": to_ms(session.create_time),
-        "end_reason": session.end_reason,
-        "exit_code": session.exit_code,
-        "detail": session.detail,
-        "failed_ms": to_ms(session.failure_time),
-        "ready_ms": to_ms(session.ready_time),
-    }
+def _known(reported: Mapping[str, Any]) -> KnownSession:
+    """Convert the values of `_REPORTED`."""
+    return KnownSession(
+        bool(reported["confirmed"]),
+        State(reported["state"]),
+        reported["failed_ms"],
+        reported["ready_ms"],
+    )

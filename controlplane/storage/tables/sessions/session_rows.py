@@ -4,6 +4,7 @@ The transactions of starts, ends, reports and players call these functions, whic
 of the session, and write the audit.
 """
 
+import functools
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,13 +14,14 @@ from controlplane.domain.sessions.attempts import Attempt
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import PORTION, write_row
-from controlplane.storage.tables.sessions.session_columns import SUBJECT
+from controlplane.storage.tables.sessions.session_columns import SUBJECT, env_json
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
 _END = (
-    ", ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END, claim=NULL,"
-    " player_count=0"
+    "ended_ms=CASE WHEN :end < created_ms THEN created_ms ELSE :end END",
+    "claim=NULL",
+    "player_count=0",
 )
 
 
@@ -122,26 +124,34 @@ def delete_unattempted(db: Database) -> list[SessionSubject]:
 
 
 def write_report(
-    db: Database, internal_id: str, reported: Mapping[str, object], end_time: float | None
-) -> SessionSubject:
-    """Write the columns of a report; return the session of the row.
+    db: Database, subject: SessionSubject, changes: Mapping[str, Any], end_time: float | None
+) -> None:
+    """Write the columns of a row that a report changes.
 
     `end_time`: None while the session lives.
     """
-    changes = "" if end_time is None else _END  # a row that lives stays as it is in all indexes
-    row = db.execute(
-        "UPDATE session SET confirmed=:confirmed, state=:state, host=:host, ports=:ports,"  # noqa: S608
-        " injected_env=:injected_env, started_ms=:started_ms, end_reason=:end_reason,"
-        " exit_code=:exit_code, detail=:detail, failed_ms=:failed_ms,"
-        f" ready_ms=:ready_ms{changes}"
-        f" WHERE internal_id=:internal_id RETURNING {SUBJECT}",
-        {**reported, "end": to_ms(end_time), "internal_id": internal_id},
-    ).fetchone()
-    subject = SessionSubject(*row)
+    account = subject.account
+    session_id = subject.session_id
+    values = dict(changes)
+    if "ports" in values:
+        values["ports"] = json.dumps(values["ports"])
+    if "injected_env" in values:
+        values["injected_env"] = env_json(values["injected_env"])
+    db.execute(
+        _report(tuple(values), has_ended=end_time is not None),
+        values | {"end": to_ms(end_time), "account": account, "id": session_id},
+    )
     if end_time is not None:
-        _remove_ended_parts(db, subject.account, subject.session_id)
-    db.changed(Topic.SESSION, subject.account, subject.session_id)
-    return subject
+        _remove_ended_parts(db, account, session_id)
+    db.changed(Topic.SESSION, account, session_id)
+
+
+@functools.cache  # a session changes a few sets of columns in its life
+def _report(columns: tuple[str, ...], *, has_ended: bool) -> str:
+    changes = [f"{column}=:{column}" for column in columns]
+    if has_ended:  # a row that lives stays as it is in all indexes
+        changes += _END
+    return f"UPDATE session SET {', '.join(changes)} WHERE account=:account AND id=:id"  # noqa: S608
 
 
 def end_row(

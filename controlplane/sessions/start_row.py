@@ -19,11 +19,10 @@ attempt or claim from its row orders a stop of it (`tables/sessions/stop_orders`
 until the host confirms: so no unknown session runs, and no standby is claimed twice.
 """
 
-from dataclasses import replace
-
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.errors import AgentRefusedError, StoreError
 from controlplane.domain.hosts.contract import Claim
+from controlplane.domain.sessions.claims import ClaimedStandby
 from controlplane.domain.sessions.sessions import NewSession, Reserved
 from controlplane.sessions.claim import HeldStandby
 from controlplane.sessions.hold import Hold
@@ -72,8 +71,9 @@ class StartRow:
             ConflictError: The id is in use.
             QuotaExceededError: The session would exceed a limit of the account.
         """
-        new = self._new(claim.identity, claim.reservation, claim.ttl)
-        await self._reserve(replace(new, standby=standby.claimed_by(claim)), None)
+        claimed = standby.claimed_by(claim)
+        new = self._new(claim.identity, claim.reservation, claim.ttl, claimed)
+        await self._reserve(new, None)
         self._name_instead(standby)
 
     async def reserve(self, spec: SessionSpec, first: Hold | None) -> None:
@@ -160,8 +160,14 @@ class StartRow:
                 await self._clock.sleep(FREE_RETRY)
         self._name_instead(None)
 
-    def _new(self, identity: Identity, reservation: Resources, ttl: float | None) -> NewSession:
-        return NewSession(identity, reservation, self._clock.time(), self.actor, ttl)
+    def _new(
+        self,
+        identity: Identity,
+        reservation: Resources,
+        ttl: float | None,
+        standby: ClaimedStandby | None = None,
+    ) -> NewSession:
+        return NewSession(identity, reservation, self._clock.time(), self.actor, ttl, standby)
 
     async def _reserve(self, new: NewSession, first: Hold | None) -> Reserved:
         """Commit a new row, which replaces that of a failed claim."""

@@ -1,12 +1,19 @@
 """The sessions that one host reports, and the host ports that they and starts in flight take."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 from controlplane.domain.hosts.contract import HostSession, WrittenSession
 from controlplane.domain.hosts.host_events import PortOnHost
 from tiltyard.contract import Protocol
+
+
+_without_sequence = attrgetter(
+    *(each.name for each in fields(HostSession) if each.compare and each.name != "sequence")
+)
+"""Returns the fields of a report that its row depends on."""
 
 
 class TakenPorts:
@@ -191,5 +198,4 @@ def leave_same_row(session: HostSession, other: HostSession) -> bool:
     """Return whether two reports of a live session leave the same row."""
     if session.is_standby or session.state.ended:
         return False
-    as_other = replace(session, sequence=other.sequence)
-    return as_other == other
+    return _without_sequence(session) == _without_sequence(other)

@@ -18,9 +18,9 @@ from controlplane.api.operations.fields import (
     SessionId,
 )
 from controlplane.api.operations.queries import Flag, Integer, Query, Record
-from controlplane.api.operations.shown import Shown, at
 from controlplane.applications.applications import MAX_PORTS
 from controlplane.domain.durations import parse_duration
+from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.status import SessionStatus
 from controlplane.sessions.sessions import ShownSession
 from controlplane.sessions.start_request import Pin, StartRequest
@@ -96,18 +96,18 @@ class SessionsQuery(Query):
     filter: Record | None = None
 
 
-class StartedPort(Shown):
+class StartedPort(TypedDict):
     """A container port, and the host port that leads to it."""
 
-    type: Literal["tcp", "udp"] = at("protocol.value")
+    type: Literal["tcp", "udp"]
     container: int
     host: int
 
 
-class StartedSession(Shown):
+class StartedSession(TypedDict):
     """A running session and its address; ports are in the application's order."""
 
-    id: str = at("identity.session_id")
+    id: str
     host: str
     ports: list[StartedPort]
 
@@ -151,6 +151,15 @@ class DescribedSession(SessionFields):
     """A session with its players."""
 
     players: JoinedPlayers
+
+
+def started_session(session: HostSession) -> StartedSession:
+    """Return a session that was started."""
+    ports: list[StartedPort] = [
+        {"type": port.protocol.value, "container": port.container, "host": port.host}
+        for port in session.ports
+    ]
+    return {"id": session.identity.session_id, "host": session.host, "ports": ports}
 
 
 def listed_session(shown: ShownSession) -> ListedSession:

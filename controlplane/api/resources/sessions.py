@@ -17,6 +17,7 @@ from controlplane.api.resources.session_bodies import (
     StartedSession,
     encoded_session,
     listed_session,
+    started_session,
 )
 from controlplane.domain.sessions.sessions import SessionFilter
 from tiltyard.agent.traces import read_traceparent, trace_id_of
@@ -56,7 +57,7 @@ async def start_session(request: web.Request, body: StartBody) -> Answer[Started
     else:
         session = await services.starts.start(caller, wanted)
     path = f"/session/{quote(session.identity.session_id, safe='')}"
-    return Answer(StartedSession.show(session), headers={"Location": path} | applied)
+    return Answer(started_session(session), headers={"Location": path} | applied)
 
 
 async def end_waits(app: web.Application) -> None:

@@ -48,19 +48,19 @@ class ClaimStream:
         """
         claim.number = number = next(self._numbers)
         claim.request_id = bound("request")
-        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[_Result] = loop.create_future()
         self._results[number] = result
+        deadline = loop.call_later(timeout, _expire, result)
         self._unsent.append(claim)
         self._wake.set()
         if not self._is_open:
             self._is_open = True
             self._tasks.start(self._run(), "claims")
         try:
-            async with asyncio.timeout(timeout):
-                return await result
-        except TimeoutError:
-            raise AgentUnavailableError("the claim was not answered in time") from None
+            return await result
         finally:
+            deadline.cancel()
             self._results.pop(number, None)
 
     async def _run(self) -> None:
@@ -105,3 +105,9 @@ class ClaimStream:
             waiting.set_exception(AgentRefusedError(reason, result.error))
         else:
             waiting.set_exception(AgentUnavailableError(result.error))
+
+
+def _expire(result: asyncio.Future[_Result]) -> None:
+    """Fail a claim that its agent has not answered."""
+    if not result.done():
+        result.set_exception(AgentUnavailableError("the claim was not answered in time"))

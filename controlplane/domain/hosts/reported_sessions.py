@@ -9,7 +9,6 @@ from controlplane.domain.hosts.contract import HostSession, WrittenSession
 from controlplane.domain.hosts.host_events import PortOnHost
 from tiltyard.contract import Protocol
 
-
 _without_sequence = attrgetter(
     *(each.name for each in fields(HostSession) if each.compare and each.name != "sequence")
 )

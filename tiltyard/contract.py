@@ -8,6 +8,8 @@ from enum import StrEnum, auto
 from functools import lru_cache
 from typing import Self
 
+from tiltyard.records import record
+
 FORMAT = 1  # Version of the messages in agent.proto, in both directions
 ERROR_REASON_KEY = "tiltyard-error-reason"
 """Trailing metadata key: the name of the `ErrorReason` of a failed call."""
@@ -115,7 +117,7 @@ class Capability(StrEnum):
     AUDIT_WRITE = "AUDIT_WRITE"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Resources:
     """Resources of a host: billionths of a core, bytes of memory, whole GPUs."""
 
@@ -161,7 +163,7 @@ class PortRequest:
     same: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Identity:
     """The identity of a session. Agents store and report it but never interpret it.
 

@@ -11,9 +11,10 @@ from controlplane.domain.errors import AgentRefusedError, AgentUnavailableError
 from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.fleet.host.host import Host
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Confirmed:
     """The host runs the session; its row is confirmed."""
 

@@ -9,6 +9,7 @@ from controlplane.domain.applications.tags import Tag
 from controlplane.domain.errors import InvalidRequestError, TiltyardError, Violation
 from controlplane.domain.placement.placement import Wanted, wanted_for
 from tiltyard.contract import Identity, NetworkMode, PortRequest, Protocol, SessionSpec
+from tiltyard.records import record
 
 MAX_PORT = 65535
 
@@ -22,7 +23,7 @@ class Pin:
     protocol: Protocol | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StartRequest:
     """A request to start; `ttl` in seconds. `traceparent` is that of the request, "" if none."""
 
@@ -126,7 +127,7 @@ def ignored_of_a_claim(request: StartRequest) -> str:
     return json.dumps(given, default=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Plan:
     """A request with its application, tag and ports.
 

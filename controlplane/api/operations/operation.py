@@ -25,6 +25,7 @@ from controlplane.api.operations.queries import Query, read_query
 from controlplane.domain.access.tokens import Scope
 from controlplane.http.errors import break_off
 from controlplane.http.messages import JSON, Reply, Request
+from tiltyard.records import record
 
 ANYWHERE = frozenset({400, 503})
 """Errors of any call: malformed HTTP, too many requests, database failures."""
@@ -38,7 +39,7 @@ _Item = TypeVar("_Item")
 _Handle = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Answer(Generic[_Shape]):
     """A JSON response, possibly encoded; `_Shape`, a TypedDict or Shown, is its schema."""
 

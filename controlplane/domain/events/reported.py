@@ -1,7 +1,6 @@
 """The events of a session's report: what its host says that the row of the session did not."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.event import Event
@@ -15,6 +14,7 @@ from controlplane.domain.events.sessions import (
 )
 from controlplane.domain.hosts.contract import HostSession
 from tiltyard.contract import EndReason, State
+from tiltyard.records import record
 
 _RUNNING = "running"
 _READY = "ready"
@@ -27,7 +27,7 @@ _STOPPED = frozenset(
 """The reasons for which an agent stops a session."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KnownSession:
     """What is known of a session; times in milliseconds by the host's clock.
 

@@ -16,9 +16,10 @@ from tiltyard.contract import (
     SessionSpec,
     State,
 )
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Port:
     """One port of a session."""
 
@@ -28,7 +29,7 @@ class Port:
     tls: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class HostSession:
     """A session as its host records it; `sequence` orders the reports of one incarnation."""
 
@@ -144,7 +145,7 @@ class StandbyOrder:
     claim_signal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Claim:
     """A claim of a standby for a session.
 
@@ -221,7 +222,7 @@ class LogPart(NamedTuple):
     offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Answer:
     """A session returned by an agent, with the incarnation of its sequence."""
 
@@ -241,7 +242,7 @@ class SnapshotEnd:
     reconciled: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SessionsReported:
     """Sessions of a snapshot, or outside of one the changed ones.
 
@@ -268,7 +269,7 @@ class ImagesReported:
 WatchEvent = SnapshotBegin | SnapshotEnd | SessionsReported | HostReport | ImagesReported
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WatchMessage:
     """A message of the Watch stream, complete up to `sequence`; a heartbeat has no event."""
 

@@ -1,13 +1,14 @@
 """The sessions that one host reports, and the host ports that they and starts in flight take."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import NamedTuple
 
 from controlplane.domain.hosts.contract import HostSession, WrittenSession
 from controlplane.domain.hosts.host_events import PortOnHost
 from tiltyard.contract import Protocol
+from tiltyard.records import record
 
 _without_sequence = attrgetter(
     *(each.name for each in fields(HostSession) if each.compare and each.name != "sequence")
@@ -55,7 +56,7 @@ class TakenPorts:
         return changed
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Seen:
     """The last report of a session, and the incarnation that sent it.
 

@@ -24,6 +24,7 @@ from enum import Enum, auto
 
 from controlplane.domain.hosts.contract import HostSession
 from tiltyard.contract import State
+from tiltyard.records import record
 
 
 class Verdict(Enum):
@@ -67,7 +68,7 @@ class Duplicate:
     kept: PlacedSession
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Decision:
     """A verdict on a reported session, and what to write."""
 
@@ -76,7 +77,7 @@ class Decision:
     duplicate: Duplicate | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NamedBy:
     """The row that names a reported session by its internal id.
 

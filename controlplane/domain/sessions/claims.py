@@ -1,17 +1,17 @@
 """Claims of standbys by sessions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from controlplane.domain.hosts.contract import Port
 from controlplane.domain.sessions.attempts import Attempt
+from tiltyard.records import record
 
 
 class StandbyTakenError(Exception):
     """The standby is or may be in use, or its host was removed or revoked."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ClaimedStandby:
     """What a new session's row has of the standby that it claims.
 

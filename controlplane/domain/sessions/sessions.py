@@ -7,9 +7,10 @@ from typing import NamedTuple
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.sessions.claims import ClaimedStandby
 from tiltyard.contract import Identity, Resources, State
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NewSession:
     """A session whose id is to be reserved by `actor`; `ttl` in seconds."""
 

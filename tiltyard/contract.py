@@ -187,7 +187,7 @@ class Identity:
         return mine == (other.account, other.session_id, other.application)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SessionSpec:
     """Everything that a start needs. Repeated starts of one internal id must have equal specs.
 

@@ -21,6 +21,7 @@ from agent.domain.errors import InvalidArgumentError
 from agent.domain.sessions.history import Usage
 from tiltyard.contract import EndReason, Protocol, SessionSpec, State
 from tiltyard.ends import FailedRun, Limit, Moment, StopResult
+from tiltyard.records import record
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CREATED: frozenset({State.RUNNING, State.SHUTTINGDOWN, State.EXITED, State.DEAD}),
@@ -84,7 +85,7 @@ class Process:
     start_ticks: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Deadline:
     """A deadline in Unix time; `boottime` (CLOCK_BOOTTIME) counts while `boot_id` is current."""
 
@@ -114,7 +115,7 @@ class Drain:
         return self.deadline.expire_time if self.ordered_time is None else self.ordered_time
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Standby:
     """The warm pool that a session was started for.
 
@@ -128,7 +129,7 @@ class Standby:
     in_doubt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Claim:
     """The claim of a standby.
 
@@ -141,7 +142,7 @@ class Claim:
     signal_missed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Session:
     """A session as its host records it; immutable.
 

@@ -137,8 +137,9 @@ def write_report(
         values["ports"] = json.dumps(values["ports"])
     if "injected_env" in values:
         values["injected_env"] = env_json(values["injected_env"])
+    assignments = _assignments(tuple(values), has_ended=end_time is not None)
     db.execute(
-        _report(tuple(values), has_ended=end_time is not None),
+        f"UPDATE session SET {assignments} WHERE account=:account AND id=:id",  # noqa: S608
         values | {"end": to_ms(end_time), "account": account, "id": session_id},
     )
     if end_time is not None:
@@ -147,11 +148,11 @@ def write_report(
 
 
 @functools.cache  # a session changes a few sets of columns in its life
-def _report(columns: tuple[str, ...], *, has_ended: bool) -> str:
+def _assignments(columns: tuple[str, ...], *, has_ended: bool) -> str:
     changes = [f"{column}=:{column}" for column in columns]
     if has_ended:  # a row that lives stays as it is in all indexes
         changes += _END
-    return f"UPDATE session SET {', '.join(changes)} WHERE account=:account AND id=:id"  # noqa: S608
+    return ", ".join(changes)
 
 
 def end_row(

@@ -229,15 +229,6 @@ async def test_only_changes_cost_queries(store: Store, change: dict[str, Any] | 
     assert all(f" SET {column}=" in update for update in updates for column in change or {})
 
 
-async def test_row_that_another_session_takes_over_is_read_again(store: Store) -> None:
-    older = attempt("b", 2)
-    await report(store, "h", older)
-    newer = attempt("a", 3)
-    verdicts = await report(store, "h", newer, replace(older, detail="late"))
-    assert verdicts == {"a": Verdict.KEEP, "b": Verdict.STOP}
-    assert await rows(store, "SELECT internal_id, detail FROM session") == [("a", "")]
-
-
 async def test_report_of_standby_without_a_row_takes_two_statements(store: Store) -> None:
     standbys = [replace(SESSION, internal_id=name, warm_pool="p") for name in ("i", "j")]
     one = await _statements(store, standbys[:1])

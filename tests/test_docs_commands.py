@@ -76,6 +76,7 @@ def test_python_is_shown_in_files_alone_which_are_run() -> None:
         assert "```python" not in page.read_text("utf-8"), page
     tests = (
         "controlplane/test_webhook_examples.py",
+        "controlplane/test_follow_examples.py",
         "docker/test_docs_examples.py",
         "games/catalogue.py",
     )

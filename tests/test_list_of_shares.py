@@ -70,6 +70,14 @@ CONTROL_PLANE: Mapping[str, Held] = {
     "waits of `Prefer: wait=ready`": Held(
         {"controlplane/sessions/wait_ready.py"}, {"test_answers_at_once_beyond_the_share_of_waits"}
     ),
+    "streams of events": Held(
+        {"controlplane/admission/stream_slots.py"},
+        {"test_account_has_a_share_of_the_streams", "test_streams_of_a_token_are_limited"},
+    ),
+    "events in memory": Held(
+        {"controlplane/events/recent_events.py"},
+        {"test_oldest_events_go_beyond_the_number", "test_oldest_events_go_beyond_the_bytes"},
+    ),
     "pulls to a host": Held(
         {"controlplane/fleet/host/images.py"},
         {"test_pulls_of_an_account_that_hang_delay_no_other_account"},

@@ -42,6 +42,7 @@ _RETRY_AFTER = {
 _ERROR_HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}}},
     420: _RETRY_AFTER,
+    429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }
 
@@ -210,10 +211,11 @@ def _success(handler: Operation, schemas: _Schemas) -> dict[str, Any]:
             for name, text in handler.at_times.items()
         },
     }
+    content: dict[str, Any] = {kind: {"schema": _raw(kind)} for kind in handler.media_types}
     if handler.shape is not None:
-        success["content"] = {JSON: {"schema": schemas.reference(handler.shape)}}
-    elif handler.media_types:
-        success["content"] = {kind: {"schema": _raw(kind)} for kind in handler.media_types}
+        content[JSON] = {"schema": schemas.reference(handler.shape)}
+    if content:
+        success["content"] = content
     return success
 
 

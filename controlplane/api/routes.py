@@ -10,7 +10,7 @@ from controlplane.admission.byte_room import UNCOUNTED, ByteRoom
 from controlplane.admission.request_slots import RequestSlot, RequestSlots
 from controlplane.api import documents
 from controlplane.api.openapi import openapi_document
-from controlplane.api.operations import streams
+from controlplane.api.operations import event_streams, streams
 from controlplane.api.operations.bodies import receive_body
 from controlplane.api.operations.operation import Route
 from controlplane.api.operations.services import CALLER, SERVICES, Services
@@ -24,10 +24,12 @@ from controlplane.api.operator import (
     placement,
     registries,
 )
+from controlplane.api.operator import events as all_events
 from controlplane.api.operator import sessions as all_sessions
 from controlplane.api.operator import tokens as all_tokens
 from controlplane.api.resources import (
     applications,
+    events,
     locations,
     players,
     reports,
@@ -61,6 +63,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/session/player/leave", Scope.SESSION_PLAYERS,
           players.leave_players, {404}, alias_of="DELETE"),
     Route("GET", "/logs", Scope.LOGS_READ, streams.stream_logs, {404, 416, 503}),
+    Route("GET", "/event", Scope.EVENT_READ, events.read_events, {410, 429}),
     Route("GET", "/artifacts", Scope.ARTIFACT_READ, streams.fetch_artifact, {404, 409, 413, 503}),
     Route("POST", "/application", Scope.APPLICATION_WRITE, applications.create_application, {409}),
     Route("GET", "/application", Scope.APPLICATION_READ, applications.list_applications),
@@ -125,6 +128,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/operator/session", READ, all_sessions.list_all_sessions),
     Route("DELETE", "/operator/session/{account}/{id}", WRITE,
           all_sessions.stop_any_session, {404, 409, 503}),
+    Route("GET", "/operator/event", READ, all_events.read_all_events, {410, 429}),
     Route("GET", "/operator/audit", READ, audit.list_audit),
     Route("GET", "/healthz", None, documents.get_health),
     Route("GET", "/readyz", None, documents.get_ready, {503}),
@@ -141,6 +145,7 @@ def make_web_app(services: Services) -> Application:
     app.web[SERVICES] = services
     app.web[documents.OPENAPI] = _document()
     app.web.on_startup.append(documents.read_files)
+    app.web.on_shutdown.append(event_streams.end_event_streams)
     app.web.on_shutdown.append(streams.end_streams)
     app.web.on_shutdown.append(sessions.end_waits)
     for route in ROUTES:

@@ -7,6 +7,7 @@ from controlplane.access.accounts import Accounts, InitialTokens
 from controlplane.access.delegation import Delegation
 from controlplane.access.open_streams import OpenStreams
 from controlplane.admission.request_slots import RequestSlots
+from controlplane.admission.stream_slots import StreamSlots
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.api import enrolling
 from controlplane.api.operations.services import Services
@@ -106,11 +107,11 @@ class ControlPlane:
             self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
         )
         self._streams = streams = OpenStreams(store, clock)
-        self._event_log = EventLog(store, clock)
+        self.event_log = EventLog(store, clock, metrics.events)
         self._webhooks = WebhookService(
             config,
             store=store,
-            event_log=self._event_log,
+            event_log=self.event_log,
             vault=self._logins.vault,
             clock=clock,
             random=random,
@@ -198,6 +199,9 @@ class ControlPlane:
             account_admin=AccountAdmin(store, clock),
             delegation=Delegation(store, clock, reach),
             streams=streams,
+            event_log=self.event_log,
+            event_slots=StreamSlots(config.max_event_streams, config.max_event_streams_per_token),
+            event_metrics=metrics.events,
             applications=applications,
             tags=tags,
             warm_pools=WarmPools(store, self._standby_pools, clock),
@@ -351,7 +355,7 @@ class ControlPlane:
     async def _close(self) -> None:
         await self._listeners.close()
         await self._streams.close()
-        await self._event_log.close()
+        await self.event_log.close()
         await self._webhooks.close()
         await self.certificate.close()
         self._exposition.close()

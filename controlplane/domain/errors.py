@@ -25,6 +25,7 @@ class Reason(Enum):
     BEYOND_END = auto()
     TOO_LARGE = auto()
     QUOTA_EXCEEDED = auto()
+    TOO_MANY = auto()
     CANNOT_START = auto()
     HOSTS_UNRESPONSIVE = auto()
     UNAVAILABLE = auto()
@@ -270,6 +271,16 @@ class AccountBusyError(TooManyRequestsError):
     """The request queue of an account is full."""
 
     template = "too many requests of this account are in progress"
+
+
+class TooManyStreamsError(TiltyardError):
+    """A token or an account follows too many streams of events; `retry_after` in seconds."""
+
+    whose: str
+    retry_after: int
+    reason = Reason.TOO_MANY
+    template = "too many streams of events"
+    detail_template = "cannot follow events: too many streams of this {whose} are open"
 
 
 class BodiesBusyError(TooManyRequestsError):

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import Position
 from controlplane.events.recent_events import RecentEvents
+from controlplane.metrics.events import EventMetrics
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.event_log import position
 from controlplane.storage.engine.follower import Follower
@@ -28,7 +29,7 @@ from controlplane.storage.tables.accounting.event_reading import (
     read_after,
     read_newer,
 )
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, from_ms
 
 LIMIT = 500  # Events of a read at most
 WOKEN_AT_ONCE = 50  # Readers that run between two turns of other work on the event loop
@@ -38,14 +39,16 @@ FOLLOWED_FOR = 60.0  # Seconds that the log is followed in memory after its last
 class EventLog:
     """Follows the log for its readers; owns the task that reads what is new."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: EventMetrics | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._metrics = metrics or EventMetrics()
         self._recent: RecentEvents | None = None  # None while nobody follows the log
         self._reading = asyncio.Lock()  # Held while `_recent` is read from the database
         self._waiting: dict[str | None, set[asyncio.Future[None]]] = {}
         """Readers that wait, by account; None: those of all accounts."""
         self._last_wait = float("-inf")
+        self.is_stopping = False
         self._follower = Follower("events", self._read_new, clock)
         self._follower.follow(store.changes, {Topic.EVENT})
 
@@ -68,8 +71,7 @@ class EventLog:
     async def read(self, wanted: EventFilter, after: Position, limit: int = LIMIT) -> EventBatch:
         """Read at most `limit` events after a position.
 
-        Continue after the position of the batch. There may be more events after it, even if the
-        batch is empty: `changed` then returns at once.
+        Continue after the position of the batch, which may be empty although there are `more`.
 
         Raises:
             EventsGoneError: Events after the position may have been removed, or it is not of this
@@ -87,7 +89,7 @@ class EventLog:
         """Wait for events of an account after a position, at most `wait` seconds.
 
         `account`: that of the reader's filter. Returns the position to continue after, with no
-        event of the account in between.
+        event of the account in between. After `stop_waiting` it returns at once.
 
         Raises:
             StoreError: The database failed.
@@ -95,7 +97,7 @@ class EventLog:
         self._last_wait = self._clock.monotonic()
         recent = self._recent or await self._begin()
         last = recent.last_before_news(account, after)
-        if last < recent.newest:
+        if last < recent.newest or self.is_stopping:
             return last
         woken = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(account, set()).add(woken)
@@ -109,6 +111,11 @@ class EventLog:
     def waiting(self, account: str | None) -> int:
         """Count the readers that wait for events of an account, None for those of all."""
         return len(self._waiting.get(account, ()))
+
+    async def stop_waiting(self) -> None:
+        """Wake all readers, which see that the log `is_stopping`."""
+        self.is_stopping = True
+        await self._wake(tuple(self._waiting))
 
     async def close(self) -> None:
         """Stop following the log. Idempotent."""
@@ -137,6 +144,8 @@ class EventLog:
                     await self._wake(tuple(self._waiting))
                     return
                 if events:
+                    age = self._clock.time() - from_ms(events[0].row.time_ms)
+                    self._metrics.read_after.observe(max(0.0, age))
                     recent.add(events)
                     await self._wake({None, *(event.account for event in events)})
                 if len(events) < LIMIT:

@@ -39,7 +39,9 @@ class RecentEvents:
             return None
         matching = (event for event in self._newer(wanted.account, after) if wanted.matches(event))
         found = tuple(islice(matching, limit))
-        return EventBatch(found, found[-1].position if len(found) == limit else self.newest)
+        if len(found) == limit:
+            return EventBatch(found, found[-1].position, more=True)
+        return EventBatch(found, self.newest)
 
     def last_before_news(self, account: str | None, after: Position) -> Position:
         """Return the last position, at or after another one, before an event of an account.

@@ -20,7 +20,10 @@ from controlplane.domain.errors import (
     StoreError,
     TiltyardError,
     TooManyRequestsError,
+    TooManyStreamsError,
 )
+from controlplane.domain.events.positions import EventsGoneError
+from controlplane.http.event_source import for_event_source
 from controlplane.http.messages import Reply, Request
 from tiltyard.runtime.logging.events import get_logger
 
@@ -41,6 +44,7 @@ STATUSES: dict[Reason, tuple[int, str]] = {
     Reason.CANNOT_START: (420, "CAPACITY_UNAVAILABLE"),
     Reason.HOSTS_UNRESPONSIVE: (420, "HOSTS_UNRESPONSIVE"),
     Reason.INVALID_REQUEST: (422, "INVALID_REQUEST"),
+    Reason.TOO_MANY: (429, "TOO_MANY_STREAMS"),
     Reason.UNAVAILABLE: (503, "SERVICE_UNAVAILABLE"),
     Reason.TIMEOUT: (504, "GATEWAY_TIMEOUT"),
 }
@@ -49,7 +53,13 @@ CODES = {status: [code for known, code in _ALL if known == status] for status, _
 """The codes of each status; the first one unless the error has another."""
 _PHRASES = {420: "Capacity Unavailable"}
 _MAX_PATH = _MAX_DETAILS = 2048
-_RETRIED = NoCapacityError | HostBusyError | HostsNotReportedError | TooManyRequestsError
+_RETRIED = (
+    NoCapacityError
+    | HostBusyError
+    | HostsNotReportedError
+    | TooManyRequestsError
+    | TooManyStreamsError
+)
 """The errors with a `retry_after`."""
 
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]
@@ -69,7 +79,9 @@ class ShownViolation(TypedDict):
 class ErrorResponse(TypedDict):
     """The body of every error response.
 
-    `violations` lists at most 100 bad fields; `violationCount` is present if there are more.
+    `violations` lists at most 100 bad fields; `violationCount` is present if there are more. An
+    error of events that are gone has the id of the `oldest` one that is left, null if none is, and
+    the id after which to `resume`.
     """
 
     statusCode: int
@@ -81,6 +93,8 @@ class ErrorResponse(TypedDict):
     identifier: Annotated[str, Field(json_schema_extra={"format": "uuid"})]
     violations: NotRequired[list[ShownViolation]]
     violationCount: NotRequired[int]
+    oldest: NotRequired[str | None]
+    resume: NotRequired[str]
 
 
 def error_body(
@@ -129,6 +143,10 @@ def level_of(status: int) -> int:
 
 def answer_error(request: Request, error: Exception) -> Reply:
     """Turn a handler's exception into an ErrorResponse without internal details."""
+    return for_event_source(request, _response_to(request, error))
+
+
+def _response_to(request: Request, error: Exception) -> Reply:
     match error:
         case TiltyardError():
             return _from_domain(request, error)
@@ -159,6 +177,9 @@ def _from_domain(request: Request, error: TiltyardError) -> Reply:
         ]
         if len(error.violations) > len(error.listed):
             more["violationCount"] = len(error.violations)
+    if isinstance(error, EventsGoneError):
+        more["oldest"] = None if error.oldest is None else str(error.oldest)
+        more["resume"] = str(error.resume)
     response = error_response(request, status, error.message, error.details, **more)
     if isinstance(error, _RETRIED):
         response.headers["Retry-After"] = str(error.retry_after)

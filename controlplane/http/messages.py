@@ -88,10 +88,12 @@ class Reply(web.StreamResponse):
         *,
         reason: str | None = None,
         is_last: bool = False,
+        content_type: str = _TYPE,
     ) -> None:
-        """`content` is JSON; the connection serves no request after the last one."""
+        """The connection serves no request after the last one."""
         super().__init__(status=status, reason=reason, headers=headers)
         self.content = content
+        self._type = content_type
         self.is_last = is_last
         self._keeps_alive = False
 
@@ -118,6 +120,7 @@ class Reply(web.StreamResponse):
             status=self.status,
             reason=self.reason,
             headers=self.headers,
+            content_type=self._type,
         )
         wire = request.transport
         if wire is None or wire.is_closing():
@@ -143,9 +146,12 @@ def encoded_head(
     status: int = 200,
     reason: str = "OK",
     headers: Mapping[str, str] = MappingProxyType({}),
+    content_type: str = _TYPE,
 ) -> bytes:
-    """Encode the head of a response with JSON of this length, None for no content."""
-    body = "" if length is None else f"Content-Type: {_TYPE}\r\nContent-Length: {length}\r\n"
+    """Encode the head of a response with a body of this length, None for no content."""
+    body = ""
+    if length is not None:
+        body = f"Content-Type: {content_type}\r\nContent-Length: {length}\r\n"
     more = ""
     for name, text in headers.items():
         more += f"{name}: {text}\r\n"

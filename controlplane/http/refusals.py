@@ -4,6 +4,7 @@ import json
 from http import HTTPStatus
 
 from controlplane.http.errors import REFUSED, error_body, level_of
+from controlplane.http.event_source import for_event_source
 from controlplane.http.input import UnreadableError
 from controlplane.http.messages import Reply, Request, encoded_head, identifier
 from tiltyard.runtime.logging.events import get_logger
@@ -26,7 +27,7 @@ def refuse(request: Request, status: int, details: str) -> Reply:
         status=status,
         details=details,
     )
-    return Reply(body, status, is_last=True)
+    return for_event_source(request, Reply(body, status, is_last=True))
 
 
 def refuse_unread(error: UnreadableError, address: str) -> bytes:

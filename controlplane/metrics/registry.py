@@ -6,6 +6,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
 from controlplane.metrics.agents import AgentCalls, FleetMetrics
+from controlplane.metrics.events import EventMetrics
 from controlplane.metrics.http import HttpMetrics
 from controlplane.metrics.making import maker
 from controlplane.metrics.starts import StartMetrics
@@ -21,6 +22,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.http = HttpMetrics(registry)
+        self.events = EventMetrics(registry)
         self.starts = StartMetrics(registry)
         self.agent_calls = AgentCalls(registry)
         self.fleet = FleetMetrics(registry)

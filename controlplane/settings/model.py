@@ -104,6 +104,8 @@ class Config(Settings):
     behind_proxy: Words[Annotated[NetworkText, checked(_narrow)]] = ()
     max_connections: Count = 4096
     max_connections_per_address: Count = 1024
+    max_event_streams: Count = 3000
+    max_event_streams_per_token: Count = 100
     environment: Annotated[str, Field(min_length=1)] = "production"
     start_timeout: Annotated[float, Field(gt=1)] = 8.0
     start_rate: Span = 50.0

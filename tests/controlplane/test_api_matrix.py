@@ -189,6 +189,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/session/player/leave"): Case(World.session, PLAYERS),
     ("POST", "/session/player/leave"): Case(World.session, PLAYERS),
     ("GET", "/logs"): Case(World.session, path="/logs?id={name}"),
+    ("GET", "/event"): Case(shows="{}s-session-"),
     ("GET", "/artifacts"): Case(World.ended_session, path="/artifacts?session={name}&path=/data"),
     ("POST", "/application"): Case(body=APPLICATION | {"name": NEW}),
     ("GET", "/application"): Case(shows="{}s-game"),
@@ -256,6 +257,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("DELETE", "/operator/session/{account}/{id}"): Case(
         World.session_path, path="/operator/session/{name}"
     ),
+    ("GET", "/operator/event"): Case(path="/operator/event?limit=1000", shows="{}s-session-"),
     ("GET", "/operator/audit"): Case(shows="{}s-session-"),
     ("GET", "/healthz"): Case(),
     ("GET", "/readyz"): Case(),

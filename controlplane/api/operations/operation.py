@@ -186,19 +186,24 @@ def operation(
     key: str = "",
     beside: type[Any] = object,
     media_types: tuple[str, ...] = (),
+    shape: Any = None,
     **headers: Mapping[str, str],
 ) -> Callable[[_Handle], Operation]:
-    """Turn a handler into an operation; `media_types` if it does not return JSON.
+    """Turn a handler into an operation; `media_types` if it does not return JSON alone.
 
+    `shape` is the model of the JSON if the handler returns other responses as well.
     `key` holds a list, next to the properties of `beside`. `headers` are the fields `headers`,
     `at_times` and `reads` of the operation.
     """
+    of_json = shape
 
     def decorate(handle: _Handle) -> Operation:
         hints = get_type_hints(handle)
         returned = hints["return"]
         empty = returned is type(None)
-        shape = get_args(returned)[0] if get_origin(returned) in {Answer, Listing} else None
+        shape = of_json
+        if get_origin(returned) in {Answer, Listing}:
+            shape = get_args(returned)[0]
         if get_origin(returned) is Listing:
             fields: dict[str, Any] = {name: (k, ...) for name, k in get_type_hints(beside).items()}
             fields[key] = (GenericAlias(list, (shape,)), ...)

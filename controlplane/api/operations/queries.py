@@ -53,12 +53,14 @@ Record = Annotated[
 class Query(BaseModel):
     """The query of a call.
 
-    `deep`: fields read from `name[key]=value`, one level deep. `refused`: unknown parameters that
-    are errors, with the reason.
+    `deep`: fields read from `name[key]=value`, one level deep. `several`: lists, whose values are
+    repeated or separated by commas. `refused`: unknown parameters that are errors, with the
+    reason.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     deep: ClassVar[frozenset[str]] = frozenset()
+    several: ClassVar[frozenset[str]] = frozenset()
     refused: ClassVar[Mapping[str, str]] = {}
 
 
@@ -75,6 +77,9 @@ def read_query(request: web.Request, model: type[_Query]) -> _Query:
         for key in _keys(request.query, name)
     ]
     for name in model.model_fields:
+        if name in model.several:
+            _read_all(request.query, name, found)
+            continue
         read = _read_deep if name in model.deep else _read_one
         violations.extend(read(request.query, name, found))
     try:
@@ -97,6 +102,12 @@ def _read_one(query: MultiMapping[str], name: str, found: dict[str, Any]) -> Ite
         yield Violation(name, "is repeated")
     if values:
         found[name] = values[0]
+
+
+def _read_all(query: MultiMapping[str], name: str, found: dict[str, Any]) -> None:
+    values = query.getall(name, [])
+    if values:
+        found[name] = ",".join(values).split(",")
 
 
 def _read_deep(query: MultiMapping[str], name: str, found: dict[str, Any]) -> Iterator[Violation]:

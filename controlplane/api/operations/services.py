@@ -9,12 +9,15 @@ from controlplane.access.delegation import Delegation
 from controlplane.access.open_streams import OpenStreams
 from controlplane.admission.byte_room import ByteRoom
 from controlplane.admission.request_slots import RequestSlots
+from controlplane.admission.stream_slots import StreamSlots
 from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
 from controlplane.domain.access.callers import Caller
+from controlplane.events.event_log import EventLog
 from controlplane.fleet.fleet import Fleet
+from controlplane.metrics.events import EventMetrics
 from controlplane.metrics.http import HttpMetrics
 from controlplane.operators.accounts import AccountAdmin
 from controlplane.operators.agents import Agents
@@ -39,6 +42,9 @@ class Services:
     account_admin: AccountAdmin
     delegation: Delegation
     streams: OpenStreams
+    event_log: EventLog
+    event_slots: StreamSlots
+    event_metrics: EventMetrics
     applications: Applications
     tags: Tags
     warm_pools: WarmPools

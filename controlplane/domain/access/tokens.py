@@ -28,6 +28,7 @@ class Scope(StrEnum):
     ARTIFACT_READ = "artifact:read"
     REGIONS_READ = "regions:read"
     LOGS_READ = "logs:read"
+    EVENT_READ = "event:read"
     TOKEN_WRITE = "token:write"  # noqa: S105  # the name of a scope, not a secret
     APPLICATION_WRITE = "application:write"
     APPLICATION_READ = "application:read"

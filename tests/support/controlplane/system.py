@@ -450,18 +450,18 @@ def token_id(token: str) -> str:
 
 
 _CODES = {
-    400: ("INVALID_REQUEST",),
+    **dict.fromkeys((400, 422, 431), ("INVALID_REQUEST",)),
     401: ("UNAUTHORIZED",),
     402: ("QUOTA_EXCEEDED",),
     403: ("FORBIDDEN",),
     404: ("RESOURCE_NOT_FOUND",),
     405: ("METHOD_NOT_ALLOWED",),
     409: ("CONFLICT",),
+    410: ("EVENTS_GONE",),
     416: ("OFFSET_BEYOND_END",),
     413: ("PAYLOAD_TOO_LARGE",),
     420: ("CAPACITY_UNAVAILABLE", "HOSTS_UNRESPONSIVE"),
-    422: ("INVALID_REQUEST",),
-    431: ("INVALID_REQUEST",),
+    429: ("TOO_MANY_STREAMS",),
     500: ("INTERNAL_ERROR",),
     503: ("SERVICE_UNAVAILABLE",),
     504: ("GATEWAY_TIMEOUT",),
@@ -471,7 +471,7 @@ _CODES = {
 def assert_error_form(body: Any, status: int) -> None:
     """Check that a body is an ErrorResponse of `status`."""
     required = {"statusCode", "code", "message", "details", "path", "timestamp", "identifier"}
-    assert required <= set(body) <= required | {"violations", "violationCount"}
+    assert required <= set(body) <= required | {"violations", "violationCount", "oldest", "resume"}
     assert body["statusCode"] == status
     assert body["code"] in _CODES[status]
     assert body["message"]

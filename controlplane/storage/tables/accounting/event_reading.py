@@ -22,11 +22,13 @@ SCANNED = 20_000  # Rows that one read looks at, some 20 ms of its thread
 class EventBatch(NamedTuple):
     """Events in order, and the position after which to continue.
 
-    There may be no event, and others after `after`: a read looks at a bounded part of the log.
+    `more`: there may be others after it now, since a read looks at a bounded part of the log. Then
+    there need not be any event in the batch.
     """
 
     events: Sequence[StoredEvent]
     after: Position
+    more: bool = False
 
 
 def read_after(db: Database, wanted: EventFilter, after: Position, limit: int) -> EventBatch:
@@ -79,8 +81,10 @@ def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> Eve
     events = _events(db, newest.epoch, condition, values)
     matching = [event for event in events if wanted.matches(event)]
     if len(events) == limit:
-        return EventBatch(matching, events[-1].position)
-    return EventBatch(matching, newest if count < SCANNED else Position(newest.epoch, upto))
+        return EventBatch(matching, events[-1].position, more=True)
+    if count == SCANNED:
+        return EventBatch(matching, Position(newest.epoch, upto), more=True)
+    return EventBatch(matching, newest)
 
 
 def _range(db: Database, wanted: EventFilter, after: int) -> tuple[str, dict[str, Any]]:

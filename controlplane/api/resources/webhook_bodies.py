@@ -9,7 +9,7 @@ from controlplane.api.operations.bodies import Body
 from controlplane.api.operations.fields import NO_CONTROLS, Name, Text
 from controlplane.api.operations.shown import Maybe, Millis, Shown, at
 from controlplane.domain.errors import InvalidRequestError, Violation
-from controlplane.domain.events.filters import is_kind_pattern
+from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import Position
 from controlplane.domain.webhooks.webhook import (
     MAX_KINDS,
@@ -23,7 +23,7 @@ from tiltyard.runtime.settings import checked
 
 
 def _known_kind(pattern: str) -> None:
-    if not is_kind_pattern(pattern):
+    if not EventFilter("", kinds=(pattern,)).kind_names:
         raise ValueError("must be a kind of events, or a topic with .*, such as session.*")
 
 

@@ -73,10 +73,6 @@ class Receiver:
     async def accept(self, _: web.Request) -> web.StreamResponse:
         return web.Response(status=204)
 
-    async def hang(self, _: web.Request) -> web.StreamResponse:
-        await asyncio.Event().wait()
-        raise AssertionError("it waits for the end of the request")
-
     def answers(self, *statuses: int, **headers: str) -> None:
         """Answer with these statuses, one after another, then with 204."""
         left = list(statuses)

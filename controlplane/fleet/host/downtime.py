@@ -19,6 +19,8 @@ log = get_logger(__name__)
 WRITE_INTERVAL = 60.0
 """Seconds between two writes per host: a crash loses up to that much downtime."""
 
+REST = 2.0  # Pause after a portion of ended sessions, as a multiple of its duration
+
 LONGEST_GAP = 30.0
 """Maximum seconds that count between two tries: a longer gap is a stall of this program."""
 
@@ -90,6 +92,9 @@ class Downtime:
 
     async def _lose(self) -> None:
         now = self.clock.time()
-        await self.store.run(lose, self.host.name, self.host.under_way, now)
+        began = self.clock.monotonic()
+        while not await self.store.run(lose, self.host.name, self.host.under_way, now):
+            await self.clock.sleep(REST * (self.clock.monotonic() - began))
+            began = self.clock.monotonic()
         self.host.lose(now)
         log.warning("host lost, its sessions are dead", seconds=self.lost_after)

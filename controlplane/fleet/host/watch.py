@@ -258,8 +258,9 @@ class Watch:
         name = self.host.name
         expected = await self.store.look(live_on, name)
         missing = [i for i in expected if i not in present and self.host.is_gone(i)]
-        if missing:
-            await self.store.run(end_all_missing, name, missing, self.clock.time())
+        for first in range(0, len(missing), PORTION):
+            portion = missing[first : first + PORTION]
+            await self.store.run(end_all_missing, name, portion, self.clock.time())
         self.host.drop_absent(present)
         self._waiting = {i: s for i, s in self._waiting.items() if i in present}
         await self.stops.queue_pending()

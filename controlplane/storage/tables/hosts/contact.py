@@ -10,6 +10,8 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.sessions.session_ends import give_up_sessions
 from tiltyard.runtime.clock import to_ms
 
+PORTION = 100  # Sessions that are given up in one transaction, some 10 ms of the writer
+
 
 def note_report(db: Database, agent: str, now: float, written: Written) -> None:
     """Write that a host has reported, and which of its reports are in rows.
@@ -39,20 +41,22 @@ def note_downtime(db: Database, agent: str, seconds: float, now: float) -> None:
             db.append(AgentUnresponsive("", agent, ITSELF, now))
 
 
-def lose(db: Database, agent: str, starting: Collection[str], now: float) -> None:
-    """Give up an unresponsive host's sessions; those in `starting` are left to their tasks.
+def lose(db: Database, agent: str, starting: Collection[str], now: float) -> bool:
+    """Give up PORTION of an unresponsive host's sessions, after the last ones the host.
 
-    Those that still run when it is back are stopped.
+    Those in `starting` are left to their tasks. Those that still run when it is back are stopped.
+    Returns whether all are given up; a crash between two portions repeats nothing.
     """
-    lost = db.execute(
-        "UPDATE agent SET lost_ms=:now WHERE name=:agent AND lost_ms IS NULL"
-        " AND removed_ms IS NULL AND revoked_ms IS NULL",
-        {"agent": agent, "now": to_ms(now)},
-    )
-    if lost.rowcount:
-        db.changed(Topic.HOST, agent)
-        db.append(AgentLost("", agent, ITSELF, now))
-        give_up_sessions(db, agent, starting, now)
+    values = {"agent": agent, "now": to_ms(now)}
+    in_service = "name=:agent AND lost_ms IS NULL AND removed_ms IS NULL AND revoked_ms IS NULL"
+    if db.execute(f"SELECT 1 FROM agent WHERE {in_service}", values).fetchone() is None:  # noqa: S608
+        return True
+    if give_up_sessions(db, agent, starting, now=now, most=PORTION) == PORTION:
+        return False
+    db.execute(f"UPDATE agent SET lost_ms=:now WHERE {in_service}", values)  # noqa: S608
+    db.changed(Topic.HOST, agent)
+    db.append(AgentLost("", agent, ITSELF, now))
+    return True
 
 
 def _was_lost(db: Database, agent: str) -> bool | None:

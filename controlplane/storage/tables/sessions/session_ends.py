@@ -73,12 +73,15 @@ def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = Fa
     end_stop_orders(db, agent, now)
 
 
-def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: float) -> None:
-    """End the sessions of an unresponsive host, to be stopped if it returns.
+def give_up_sessions(
+    db: Database, agent: str, starting: Collection[str], *, now: float, most: int
+) -> int:
+    """End the next `most` sessions of an unresponsive host, to be stopped if it returns.
 
-    The attempts in `starting` are left to their tasks.
+    The attempts in `starting` are left to their tasks. Returns how many were ended.
     """
-    for internal_id in live_on(db, agent):
-        if internal_id not in starting:
-            order_stop(db, agent, internal_id, StopCause.GIVEN_UP, now=now)
-            end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
+    live = [each for each in live_on(db, agent) if each not in starting]
+    for internal_id in live[:most]:
+        order_stop(db, agent, internal_id, StopCause.GIVEN_UP, now=now)
+        end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
+    return min(most, len(live))

@@ -23,13 +23,14 @@ class Written:
         self.fails = False
         self.asked: list[str] = []
 
-    async def run(self, transaction: Callable[..., None], _: str, *args: Any) -> None:
+    async def run(self, transaction: Callable[..., object], _: str, *args: Any) -> bool:
         if transaction is note_downtime:
             self.asked.append(f"downtime {int(args[0])}")
         else:
             self.asked.append("report" if transaction is note_report else "lost")
         if self.fails:
             raise StoreError("the disk is full")
+        return True
 
 
 class Listening:

@@ -97,7 +97,7 @@ def engine_misses_the_end_of(pid: int) -> Iterator[None]:
 
 
 def says_full(agent: Agent) -> bool:
-    """Whether the agent says that it starts no session for want of space."""
+    """Whether the agent says that it starts no session because of too little space."""
     return any("no session is started" in each for each in agent.warnings)
 
 

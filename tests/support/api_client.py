@@ -84,13 +84,19 @@ class ApiClient:
 
     @contextmanager
     def stream(
-        self, path: str, /, *, timeout: float | None = None, **query: str
+        self,
+        path: str,
+        /,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        **query: str,
     ) -> Iterator[http.client.HTTPResponse]:
         """GET `path` and yield the unread answer; leaving the block disconnects.
 
         `timeout` bounds each read.
         """
-        with self._send("GET", path, query=query, timeout=timeout) as response:
+        with self._send("GET", path, query=query, headers=headers, timeout=timeout) as response:
             if response.status != 200:
                 Answer(f"GET {path}", response.status, {}, response.read()).expect(200)
             yield response

@@ -79,7 +79,7 @@ async def test_every_change_of_a_caller_names_token_and_address(system: System) 
     assert event["account"] == "alice"
     assert event["token"] == token_id(token)
     assert event["address"] == ADDRESS
-    assert event["data"] == new | {"expire_ms": None}
+    assert event["data"] == new | {"expires": None}
     assert made.json["token"] not in str(await audit(system))
 
 

@@ -41,8 +41,10 @@ async def names_alice(system: System) -> dict[str, bool]:
     return {name: bool(await system.rows(has_one.format(name))) for (name,) in tables}
 
 
-async def only_the_audit_names_alice(system: System) -> bool:
-    return [table for table, names in (await names_alice(system)).items() if names] == ["event"]
+async def only_the_log_names_alice(system: System) -> bool:
+    """Return whether her events, and where a later account of her name begins, are all."""
+    naming = {table for table, names in (await names_alice(system)).items() if names}
+    return naming == {"event", "event_start"}
 
 
 async def test_an_account_is_created_with_a_token_of_all_scopes(system: System) -> None:
@@ -122,14 +124,18 @@ async def test_an_account_is_removed_with_its_objects_once_nothing_runs(system: 
     assert (await system.join("p", session="s")).status == 200
     (await system.call("PUT", "/warm-pool/game/local", json={"size": 0})).expect(204)
     child = await system.make_token(name="child", scopes=["session:read"])
-    assert all((await names_alice(system)).values())
+    webhook = {"url": "https://example.com/hook"}
+    (await system.call("POST", "/webhook", json=webhook)).expect(201)
+    naming = await names_alice(system)
+    assert not naming.pop("event_start")
+    assert all(naming.values())
     assert_error(await ask(system, "DELETE", "alice"), 409)
     assert (await system.call("GET", "/session/s", token=child)).status == 200
     assert (await system.call("DELETE", "/session/s")).status == 204
     assert (await ask(system, "DELETE", "alice")).status == 204
     for token in (child, system.tokens["alice"]):
         assert_error(await system.call("GET", "/session", token=token), 401)
-    assert await only_the_audit_names_alice(system)
+    assert await only_the_log_names_alice(system)
     assert (await system.rows("PRAGMA foreign_key_check")) == []
     # Hosts are still asked to remove its image, which bob's application has as well.
     owners = await system.rows("SELECT account FROM image ORDER BY account")
@@ -181,5 +187,5 @@ async def test_an_account_removed_during_a_call_gets_nothing(
 
     intercept(monkeypatch, transaction, late)
     assert_error(await system.call("POST", call[0], json=call[1]), status)
-    assert await only_the_audit_names_alice(system)
+    assert await only_the_log_names_alice(system)
     assert not system.agent.started

@@ -107,7 +107,7 @@ async def test_an_accounts_token_outlives_the_operators(system: System) -> None:
     studio = await made(system, operator, account="alice", name="ci", scopes=["session:read"])
     event = (await system.events("token.created", "actor, address, object, data"))[-1]
     assert event[:3] == (token_id(operator), "127.0.0.1", token_id(studio))
-    assert json.loads(event[3]) == {"name": "ci", "scopes": ["session:read"], "expire_ms": None}
+    assert json.loads(event[3]) == {"name": "ci", "scopes": ["session:read"], "expires": None}
     assert (await revoke(system, operator)).json == {"revoked": [token_id(operator)]}
     assert not await works(system, operator, "/operator/token")
     assert await works(system, studio)

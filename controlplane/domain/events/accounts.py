@@ -2,9 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from controlplane.domain.access.quotas import Quota
 from controlplane.domain.events.event import JSON_NAME, Audience, CallerEvent, Event, Retention
+from tiltyard.contract import MEBI, NANO
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimits:
+    """A quota as the API shows it: sessions, cores and MiB; None is no limit."""
+
+    sessions: int | None
+    cpu: float | None
+    ram: float | None
+
+    @classmethod
+    def of(cls, quota: Quota) -> Self:
+        """Convert the quota of an account."""
+        cpus = None if quota.nano_cpus is None else quota.nano_cpus / NANO
+        memory = None if quota.memory_bytes is None else quota.memory_bytes / MEBI
+        return cls(quota.sessions, cpus, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +40,7 @@ class AccountCreated(AccountEvent):
 
     kind = "account.created"
 
-    quota: Quota
+    quota: QuotaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +49,7 @@ class AccountChanged(AccountEvent):
 
     kind = "account.changed"
 
-    quota: Quota
+    quota: QuotaLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +71,16 @@ class TokenEvent(CallerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCreated(TokenEvent):
-    """A token was created, of an account or of operators."""
+    """A token was created, of an account or of operators.
+
+    `expires` is in milliseconds since the epoch, or null.
+    """
 
     kind = "token.created"
 
     name: str
     scopes: Sequence[str]
-    expire_ms: int | None = field(metadata={JSON_NAME: "expire_ms"})
+    expires: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

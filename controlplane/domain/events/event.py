@@ -5,7 +5,7 @@ log. A released kind keeps its name and its fields; a field that gets another me
 `version`.
 """
 
-from dataclasses import Field, asdict, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, ClassVar
 
@@ -82,7 +82,9 @@ def _json_name(of: "Field[Any]") -> str:
 
 
 def _plain(value: Any) -> Any:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    if not is_dataclass(value):
+        return value
+    return {_json_name(each): getattr(value, each.name) for each in fields(value)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,12 @@ from controlplane.domain.access.callers import Caller, StoredToken
 from controlplane.domain.access.quotas import UNLIMITED, Quota, Usage
 from controlplane.domain.access.tokens import ACCOUNT_SCOPES, OPERATOR_SCOPES, NewToken, Scope
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.events.accounts import AccountChanged, AccountCreated, AccountRemoved
+from controlplane.domain.events.accounts import (
+    AccountChanged,
+    AccountCreated,
+    AccountRemoved,
+    QuotaLimits,
+)
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import remove_some
@@ -57,7 +62,7 @@ def create_account(
     if inserted.rowcount == 0:
         return False
     db.changed(Topic.ACCOUNT, name)
-    db.append(AccountCreated(name, name, actor, now, quota=quota))
+    db.append(AccountCreated(name, name, actor, now, quota=QuotaLimits.of(quota)))
     insert_token(db, name, token, ACCOUNT_SCOPES, now=now, actor=actor)
     return True
 
@@ -94,7 +99,7 @@ def replace_quota(db: Database, name: str, quota: Quota, *, actor: Actor, now: f
     if not changed.rowcount:
         raise NotFoundError("account", name)
     db.changed(Topic.ACCOUNT, name)
-    db.append(AccountChanged(name, name, actor, now, quota=quota))
+    db.append(AccountChanged(name, name, actor, now, quota=QuotaLimits.of(quota)))
 
 
 def remove(db: Database, name: str, actor: Actor, now: float) -> None:

@@ -159,7 +159,7 @@ def insert_token(
             now,
             name=name,
             scopes=scope_names,
-            expire_ms=to_ms(expire),
+            expires=to_ms(expire),
         )
     )
 

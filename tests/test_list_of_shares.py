@@ -98,6 +98,7 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {
             "test_endpoints_of_an_account_that_hang_leave_attempts_to_others",
             "test_some_attempts_are_made_at_a_time",
+            "test_accounts_take_turns_to_begin_attempts",
         },
     ),
     "lookups of the names of webhooks": Held(

@@ -28,7 +28,7 @@ REGISTRY_KEY = "registry.key"
 
 KEYS = (AUTHORITY, TICKET_KEY, REGISTRY_KEY)
 REQUIRED = (AUTHORITY, TICKET_KEY, DATABASE)
-"""`registry.key` exists only once a password of a registry has been set."""
+"""`registry.key` exists only once there was a password of a registry or a secret of a webhook."""
 
 PARTS = (*KEYS, DATABASE)
 """The files of a backup, in order. The database is last, so a truncated archive lacks it."""

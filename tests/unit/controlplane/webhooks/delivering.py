@@ -126,7 +126,9 @@ class Delivering:
         self._running: asyncio.Task[None] | None = None
 
     def _make(self) -> Deliverer:
-        attempts = Attempts(self.sender, self.secrets, clock=self.clock, metrics=self.metrics)
+        attempts = Attempts(
+            self.sender, self.secrets, clock=self.clock, metrics=self.metrics, spacing=0.0
+        )
         return Deliverer(
             self.store,
             self.event_log,

@@ -35,6 +35,7 @@ class Request(web.Request):
         "idle_hint",
         "is_forwarded",
         "match_info",
+        "received",
         "route",
         "waits_for_client",
     }
@@ -47,6 +48,7 @@ class Request(web.Request):
     is_forwarded = False  # Whether `remote` is another address than the connection's
     match_info: Mapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
     """The parameters of the path, decoded."""
+    received: bytes | None = None  # The body, from its arrival until it is parsed
     route = UNMATCHED
     waits_for_client = False  # Whether a disconnect cancels its handler now
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from controlplane.domain.errors import BodyTooLargeError, InvalidRequestError, Violation
@@ -14,7 +14,6 @@ MAX_BODY = 1024 * 1024
 MAX_PROPERTIES = 100  # Per object; more than any model has. Each unknown one is a violation.
 MAX_FIELD = 256
 """Characters of a violation's field, which may be an unknown property of any length."""
-_RECEIVED = web.RequestKey("body", bytes)
 _Body = TypeVar("_Body", bound="Body")
 
 
@@ -36,7 +35,7 @@ class Body(BaseModel):
 async def read_body(request: Request, model: type[_Body]) -> _Body:
     """Read a body and validate it as `parse_body` does; it is not kept."""
     body = await receive_body(request, model.max_bytes)
-    request.pop(_RECEIVED, None)
+    request.received = None
     return parse_body(body, model)
 
 
@@ -61,18 +60,19 @@ async def receive_body(
         BodyTooLargeError: It is larger than `max_bytes`.
         InvalidRequestError: It has a Content-Encoding.
     """
-    if _RECEIVED in request:
-        return request[_RECEIVED]
-    if (request.content_length or 0) > max_bytes:
+    if request.received is not None:
+        return request.received
+    declared = request.content_length or 0
+    if declared > max_bytes:
         raise BodyTooLargeError(max_bytes)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _invalid("Content-Encoding is not accepted")
-    hold(request.content_length or 0)
+    hold(declared)
     await request.invite_body()
     received = await _received(request.content, max_bytes, hold)
     if len(received) > max_bytes:
         raise BodyTooLargeError(max_bytes)
-    request[_RECEIVED] = received
+    request.received = received
     return received
 
 

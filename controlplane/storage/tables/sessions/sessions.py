@@ -77,9 +77,11 @@ def reserve(
     quota = quota_of(db, account)
     if quota is None:
         raise UnauthorizedError
+    is_free = False
     if standby is not None:
         check_standby(db, account, standby.attempt)
-    if not is_ours and id_of(db, account, session_id) is not None:
+        is_free = session_id == standby.attempt.internal_id  # it was checked, too
+    if not (is_ours or is_free) and id_of(db, account, session_id) is not None:
         raise ConflictError("the session id is in use")
     put_row(db, _row(new), new.identity.labels)
     limit = passed_limit(db, account, quota)

@@ -57,8 +57,8 @@ async def assert_later_one_is_kept(store: Store, older: HostSession, newer: Host
     owed = "SELECT agent, internal_id FROM stop_order WHERE confirmed_ms IS NULL"
     assert await rows(store, owed) == [("h", older.internal_id)]
     [(data,)] = await rows(store, "SELECT data FROM event WHERE kind='session.duplicate'")
-    stopped = {"agent": "h", "internal_id": older.internal_id}
-    kept = {"agent": "g", "internal_id": newer.internal_id}
+    stopped = {"agent": "h", "internalId": older.internal_id}
+    kept = {"agent": "g", "internalId": newer.internal_id}
     found = json.loads(data)
     assert found["stopped"] == stopped
     assert found["kept"] == kept

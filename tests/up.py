@@ -9,7 +9,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import AddressValueError, IPv4Address
 
@@ -30,6 +30,8 @@ from tests.support.harness import LOOPBACK, ROOT
 FOLDER = ROOT / ".tiltyard"
 DEV_JSON = FOLDER / "dev.json"
 PREPARED = 4  # Containers that the agent keeps prepared, fewer than a host by itself
+WEBHOOKS: Mapping[str, object] = {"webhook_networks": ["127.0.0.0/8"], "webhook_plain_http": True}
+"""Settings with which webhooks reach receivers on this machine."""
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def main(address: str) -> None:
     try:
         with (
             alone(),
-            Deployment(steps, prepared=PREPARED, address=address) as deployment,
+            Deployment(steps, prepared=PREPARED, address=address, **WEBHOOKS) as deployment,
             announced(dev_json(deployment)),
         ):
             steps.done(f"ready; {DEV_JSON.relative_to(ROOT)} says how to call it; Ctrl-C ends it")

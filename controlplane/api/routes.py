@@ -27,6 +27,7 @@ from controlplane.api.operator import (
 from controlplane.api.operator import events as all_events
 from controlplane.api.operator import sessions as all_sessions
 from controlplane.api.operator import tokens as all_tokens
+from controlplane.api.operator import webhooks as all_webhooks
 from controlplane.api.resources import (
     applications,
     events,
@@ -129,6 +130,7 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/operator/session/{account}/{id}", WRITE,
           all_sessions.stop_any_session, {404, 409, 503}),
     Route("GET", "/operator/event", READ, all_events.read_all_events, {410, 429}),
+    Route("GET", "/operator/webhook", READ, all_webhooks.list_all_webhooks),
     Route("GET", "/operator/audit", READ, audit.list_audit),
     Route("GET", "/healthz", None, documents.get_health),
     Route("GET", "/readyz", None, documents.get_ready, {503}),

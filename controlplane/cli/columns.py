@@ -15,6 +15,7 @@ Column = str | tuple[str, str | Callable[[Row], str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(
     {"certificateExpires", "created", "drainDeadline", "expires", "first", "last", "lastReport"}
+    | {"failingSince", "nextAttempt"}
     | {"lastUsed", "lost", "revoked", "time"}
 )
 

@@ -1,4 +1,4 @@
-"""Operator commands for accounts, tokens, sessions and the audit log."""
+"""Operator commands for accounts, tokens, sessions, webhooks and the audit log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +80,17 @@ SESSIONS: tuple[Column, ...] = (
     "host",
     ("PORTS", _ports),
     ("PLAYERS", "playerCount"),
+    "created",
+)
+WEBHOOKS: tuple[Column, ...] = (
+    "account",
+    "id",
+    "host",
+    "enabled",
+    "disabledBecause",
+    "failingSince",
+    "nextAttempt",
+    "failedEvents",
     "created",
 )
 EVENTS: tuple[Column, ...] = (
@@ -214,4 +225,17 @@ def audit(api: Api, **query: object) -> None:
     api.print_table(api.call("GET", "operator", "audit", query=query), "events", EVENTS)
 
 
-COMMANDS = (account, token, session, audit)
+@click.group()
+def webhook() -> None:
+    """Webhooks of all accounts."""
+
+
+@webhook.command("list")
+@click.option("--account", help="Of this account only.")
+@calls("list webhooks")
+def list_webhooks(api: Api, **query: object) -> None:
+    """List webhooks, and which of them fail."""
+    api.print_table(api.call("GET", "operator", "webhook", query=query), "webhooks", WEBHOOKS)
+
+
+COMMANDS = (account, token, session, webhook, audit)

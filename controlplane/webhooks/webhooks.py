@@ -49,6 +49,10 @@ class Webhooks:
         """Return the webhooks of the caller's account in the order of their creation."""
         return await self.store.look(webhooks.states_of, caller.account)
 
+    async def of_accounts(self, account: str | None) -> list[WebhookState]:
+        """Return the webhooks of an account, or of all (None), for an operator."""
+        return await self.store.read(webhooks.states_of, account)
+
     async def get(self, caller: Caller, webhook_id: str) -> WebhookState:
         """Return a webhook of the caller's account.
 

@@ -258,6 +258,7 @@ CASES: dict[tuple[str, str], Case] = {
         World.session_path, path="/operator/session/{name}"
     ),
     ("GET", "/operator/event"): Case(path="/operator/event?limit=1000", shows="{}s-session-"),
+    ("GET", "/operator/webhook"): Case(shows='"{}"'),
     ("GET", "/operator/audit"): Case(shows="{}s-session-"),
     ("GET", "/healthz"): Case(),
     ("GET", "/readyz"): Case(),

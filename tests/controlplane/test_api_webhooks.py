@@ -178,6 +178,21 @@ async def test_operators_allow_networks_and_plain_http(system: System) -> None:
     assert_error(refused, 422, "url")
 
 
+async def test_operators_see_webhooks_of_all_accounts_without_their_paths(
+    system: System,
+) -> None:
+    for account in ("alice", "bob"):
+        body = FULL | {"image": None, "location": None, "labels": None}
+        (await system.call("POST", "/webhook", account=account, json=body)).expect(201)
+    listed = await system.call("GET", "/operator/webhook")
+    assert [each["account"] for each in listed.json["webhooks"]] == ["alice", "bob"]
+    assert "secret" not in listed.text
+    [shown] = (await system.read("/operator/webhook?account=bob"))["webhooks"]
+    assert shown["host"] == "hooks.example:8443"
+    assert shown["disabledBecause"] == "requested"
+    assert (await system.read("/operator/webhook?account=none"))["webhooks"] == []
+
+
 async def test_webhooks_end_with_their_account(system: System) -> None:
     await create(system, url=URL, **QUIET)
     (await system.call("DELETE", "/operator/account/alice")).expect(204)

@@ -95,6 +95,8 @@ async def test_every_command_answers_as_shown(system: System, page: Page) -> Non
 async def test_every_command_of_operators_answers_as_shown(system: System) -> None:
     await system.make_application()
     await system.start(id="match-1")
+    webhook = {"url": "https://hooks.example.com/", "kinds": ["webhook.gap"]}
+    (await system.call("POST", "/webhook", json=webhook)).expect(201)
     for agent in ("retired", "stolen"):
         await system.add_agent(agent)
     await system.rows("UPDATE agent SET id=name WHERE name='stolen'")

@@ -213,6 +213,15 @@ async def test_sessions(system: Operated) -> None:
     assert "ended" in await system.refused("session", "stop", "alice", "..")
 
 
+async def test_webhooks(system: Operated) -> None:
+    webhook = {"url": "https://hooks.example/x", "kinds": ["webhook.gap"], "enabled": False}
+    made = (await system.call("POST", "/webhook", json=webhook)).expect(201).json
+    _, line = cells(await system.ok("webhook", "list", "--account", "alice"))
+    assert line[:5] == ["alice", made["id"], "hooks.example", "no", "requested"]
+    assert line[5:8] == ["-", "-", "0"]
+    assert cells(await system.ok("webhook", "list", "--account", "bob"))[1:] == []
+
+
 async def test_audit(system: Operated) -> None:
     await system.ok("region", "create", "eu")
     actor = system.operator_token.split("_")[1]

@@ -66,6 +66,11 @@ class Webhook:
         )
 
     @property
+    def host(self) -> str:
+        """The host and the port of the URL."""
+        return host_of(self.url)
+
+    @property
     def is_enabled(self) -> bool:
         """Whether events are delivered."""
         return self.disabled is None

@@ -154,15 +154,19 @@ def get(db: Database, account: str, webhook_id: str) -> Webhook:
     return _webhook(row)
 
 
-def states_of(db: Database, account: str, webhook_id: str = "") -> list[WebhookState]:
-    """Read one webhook of an account, or all in the order of their creation, with their states."""
+def states_of(db: Database, account: str | None, webhook_id: str = "") -> list[WebhookState]:
+    """Read one webhook of an account, or all in the order of their creation, with their states.
+
+    `account` is None for those of all accounts.
+    """
+    of_account = "TRUE" if account is None else "account=:account"
     columns = ", ".join(f"webhook.{column}" for column in _COLUMNS.split(", "))
     rows = db.execute(
         f"SELECT {columns}, epoch, number, failing_ms, former_until_ms,"  # noqa: S608
         " (SELECT count(*) FROM webhook_retry WHERE webhook_retry.webhook = webhook.id),"
         " (SELECT min(due_ms) FROM webhook_retry WHERE webhook_retry.webhook = webhook.id)"
         " FROM webhook JOIN webhook_progress ON webhook_progress.webhook = webhook.id"
-        " WHERE account=:account AND (:id = '' OR webhook.id = :id)"
+        f" WHERE {of_account} AND (:id = '' OR webhook.id = :id)"
         " ORDER BY webhook.created_ms, webhook.id",
         {"account": account, "id": webhook_id},
     )

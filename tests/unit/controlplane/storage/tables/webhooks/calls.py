@@ -101,6 +101,7 @@ OTHERS: list[tuple[Do, Do]] = [
     (created, lambda db: progress.save_position(db, WEBHOOK, FIRST)),
     (failing, lambda db: webhooks.states_of(db, "alice")),
     (created, lambda db: webhooks.states_of(db, "alice", "w")),
+    (created, lambda db: webhooks.states_of(db, None)),
     (created, lambda db: webhooks.find(db, None)),
     (created, lambda db: webhooks.find(db, ["w"])),
     (created, lambda db: webhooks.secrets_of(db, "w")),

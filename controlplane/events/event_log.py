@@ -32,7 +32,7 @@ from controlplane.storage.tables.accounting.event_reading import (
 from tiltyard.runtime.clock import Clock, from_ms
 
 LIMIT = 500  # Events of a read at most
-WOKEN_AT_ONCE = 50  # Readers that run between two turns of other work on the event loop
+WOKEN_AT_ONCE = 16  # Readers that run between two turns of other work on the event loop
 FOLLOWED_FOR = 60.0  # Seconds that the log is followed in memory after its last reader has waited
 
 
@@ -99,11 +99,16 @@ class EventLog:
         last = recent.last_before_news(account, after)
         if last < recent.newest or self.is_stopping:
             return last
-        woken = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        # Each event ends and begins the waits of its readers: `asyncio.timeout` costs more.
+        timer = None if wait is None else loop.call_later(wait, _wake_one, woken)
         self._waiting.setdefault(account, set()).add(woken)
         try:
-            await asyncio.wait({woken}, timeout=wait)
+            await woken
         finally:
+            if timer is not None:
+                timer.cancel()
             self._forget(account, woken)
             self._last_wait = self._clock.monotonic()
         return after if self._recent is None else self._recent.last_before_news(account, last)
@@ -160,8 +165,7 @@ class EventLog:
         woken = [each for account in accounts for each in self._waiting.pop(account, ())]
         for first in range(0, len(woken), WOKEN_AT_ONCE):
             for reader in woken[first : first + WOKEN_AT_ONCE]:
-                if not reader.done():
-                    reader.set_result(None)
+                _wake_one(reader)
             await asyncio.sleep(0)
 
     def _forget(self, account: str | None, reader: "asyncio.Future[None]") -> None:
@@ -170,3 +174,8 @@ class EventLog:
             waiting.discard(reader)
             if not waiting:
                 del self._waiting[account]
+
+
+def _wake_one(reader: "asyncio.Future[None]") -> None:
+    if not reader.done():
+        reader.set_result(None)

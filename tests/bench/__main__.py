@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tests.bench import agent, artifact, bodies, cold, fleet, logs, read, report, ttl, warm
+from tests.bench import agent, artifact, bodies, cold, events, fleet, logs, read, report, ttl, warm
 from tests.bench.process_use import machine_ticks
 from tests.bench.report import Result
 from tests.support.deployment import StepFailedError, Steps, exit_on_signals
@@ -21,6 +21,7 @@ PARTS: Mapping[str, Part] = {
     "warm": warm.measure,
     "read": read.measure,
     "bodies": bodies.measure,
+    "event": events.measure,
     "fleet": fleet.measure,
     "agent": agent.measure,
     "logs": logs.measure,

@@ -41,7 +41,7 @@ def play(deployment: Deployment, *args: str) -> Played:
     return Played(made["id"], newest)
 
 
-def download(client: ApiClient, path: str, /, **query: str) -> int:
+def download(client: ApiClient, path: str, /, **query: Any) -> int:
     """Read and discard a response; return its length in bytes."""
     count = 0
     block = bytearray(_BLOCK)

@@ -119,6 +119,7 @@ class _Stream:
         self._is_close = False  # Whether all events were sent at one time
         self._quiet_from = 0.0  # The loop's time after which the reader is sent its position
         self._why = "client"
+        self._sent = services.event_metrics.sent.labels(self._form)
         headers = {"Content-Type": asked.form, "X-Accel-Buffering": "no"}
         self.response = web.StreamResponse(headers=headers)
 
@@ -218,7 +219,7 @@ class _Stream:
         if text:
             await self._write("".join(text))
         if events:
-            self._metrics.sent.labels(self._form).inc(len(events))
+            self._sent.inc(len(events))
             if self._is_close:
                 age = self._clock.time() - from_ms(events[-1].row.time_ms)
                 self._metrics.sent_after.observe(max(0.0, age))

@@ -26,14 +26,15 @@ async def reserve(
     account: str = "alice",
     image: str = "game",
     labels: dict[str, str] | None = None,
+    now: float | None = None,
 ) -> None:
     """Append an event of the start of each of these sessions, in one transaction."""
-    now = system.clock.time()
+    time = system.clock.time() if now is None else now
 
     def transaction(db: Database) -> None:
         for name in names:
             subject = SessionSubject(account, name, image, "v1", "local", json.dumps(labels or {}))
-            db.append(SessionStarting(*subject.named(CALLER, now)))
+            db.append(SessionStarting(*subject.named(CALLER, time)))
 
     await system.control_plane.store.run(transaction)
 

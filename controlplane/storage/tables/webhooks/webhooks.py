@@ -98,6 +98,8 @@ def rotate(
 ) -> None:
     """Set another secret of an account's webhook; the present one stays valid until a time.
 
+    Failed events are attempted again at once: their endpoint may have had another secret.
+
     Raises:
         NotFoundError: The account has no such webhook.
     """
@@ -111,6 +113,7 @@ def rotate(
         raise NotFoundError("webhook", webhook_id)
     db.changed(Topic.WEBHOOK, webhook_id)
     db.append(WebhookRotated(account, webhook_id, actor, now, former_until=to_ms(until)))
+    retry_now(db, webhook_id, now)
 
 
 def replay(

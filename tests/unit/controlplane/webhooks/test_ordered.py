@@ -227,7 +227,7 @@ async def test_webhook_without_its_key_fails_until_its_secret_is_rotated(
     assert delivering.sender.sent == []
     _, sealed = await delivering.secrets.new(webhook.account, webhook.id)
     await delivering.store.run(rotate, key, sealed, until=now + 60, actor=ACTOR, now=now)
-    await delivering.clock.advance(DELAYS[0])
+    await until_idle()
     assert delivering.sender.objects(URL) == ["a"]
 
 

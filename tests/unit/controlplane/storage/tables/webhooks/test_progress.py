@@ -54,8 +54,8 @@ async def test_failure_is_kept_with_its_due_time(store: Store) -> None:
 
 async def test_result_of_an_earlier_generation_moves_nothing(store: Store) -> None:
     await store.run(failing)
-    before = await progress_of(store)
     await store.run(webhooks.rotate, KEY, b"x", until=NOW, **AT)
+    before = await progress_of(store)
     late = result(Done(), position=Position(1, 9))
     assert await store.run(progress.record_result, late, NOW) is False
     assert await progress_of(store) == before

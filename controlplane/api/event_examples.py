@@ -44,6 +44,7 @@ _DATA: dict[str, Any] = {
     "private": True,
     "quota": {"sessions": 100, "cpu": None, "ram": None},
     "reason": "stopped",
+    "ready": 5,
     "region": "eu",
     "scopes": ["session:read", "session:start"],
     "serial": "2c2bb285dea29639b6c62b1ef0cb31ae663d898b",
@@ -69,6 +70,7 @@ _DATA: dict[str, Any] = {
 _DATA_OF: dict[str, dict[str, Any]] = {
     "agent.avoided": {"reason": "engine_error"},
     "registry.set": {"address": "hub.example"},
+    "warm_pool.short": {"ready": 2},
     "webhook.changed": {"fields": ["url"]},
     "webhook.created": {"host": "hooks.example.com"},
     "webhook.gap": {"cause": "retention"},

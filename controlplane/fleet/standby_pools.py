@@ -5,10 +5,12 @@ REREAD_INTERVAL. What a plan is: `standby_plan`.
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+from controlplane.domain.applications.pool_fill import PoolFill, PoolFills
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WantedPool, WarmPool
 from controlplane.domain.errors import StoreError
@@ -21,6 +23,7 @@ from controlplane.fleet.standby_plan import Plan, StandbyPlanner, place_of
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.applications import standby_orders
+from controlplane.storage.tables.applications.warm_pools import note_fills
 from tiltyard.contract import Identity, SessionSpec
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
@@ -70,6 +73,7 @@ class StandbyPools:
         self._rows: dict[str, tuple[WantedPool, bool, Strategy]] = {}
         self._planner = StandbyPlanner(fleet, clock)
         self._stale = StalePools(fleet)
+        self._fills = PoolFills()
         self._reported: dict[str, Host] = {}  # Since the last round, by agent
         self._reviewed_at = float("-inf")
         self._read_at = float("-inf")
@@ -189,6 +193,29 @@ class StandbyPools:
             else:
                 for host in self._fleet.hosts_of(*place_of(self._wanted[pool_id])):
                     self._order_planned(host, pool_id, plan)
+        await self._note_fills({*stale, *moved, *self._fills.pending}, now)
+
+    async def _note_fills(self, pools: Collection[str], now: float) -> None:
+        """Write which of these pools have become full or short."""
+        found = [self._fill_of(pool_id, now) for pool_id in sorted(pools)]
+        fills = [fill for fill in found if fill is not None]
+        if not fills:
+            return
+        await self._store.run(note_fills, fills, self._clock.time())
+        for fill in fills:
+            self._fills.note_written(fill, self._wanted[fill.pool_id].revision)
+
+    def _fill_of(self, pool_id: str, now: float) -> PoolFill | None:
+        """Return whether a pool is full if that is news; None while hosts have not reported."""
+        wanted = self._wanted.get(pool_id)
+        if wanted is None or not wanted.size:
+            self._fills.forget(pool_id)
+            return None
+        if self._fleet.unreported.count([place_of(wanted)], taking=True):
+            return None
+        size = wanted.size
+        ready = self.ready(pool_id)
+        return self._fills.look(pool_id, wanted.revision, size=size, ready=ready, now=now)
 
     def _plan(self, pool_id: str, now: float) -> Plan:
         wanted, is_wanted, _ = self._rows[pool_id]

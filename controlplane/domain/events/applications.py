@@ -72,6 +72,26 @@ class WarmPoolSet(WarmPoolEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPoolFull(WarmPoolEvent):
+    """All standbys of a warm pool can be claimed: `ready`, of the `size` that are wanted."""
+
+    kind = "warm_pool.full"
+
+    size: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPoolShort(WarmPoolEvent):
+    """A warm pool has lacked standbys for 10 s: `ready` of its `size` can be claimed."""
+
+    kind = "warm_pool.short"
+
+    size: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarmPoolRemoved(WarmPoolEvent):
     """A warm pool was removed."""
 

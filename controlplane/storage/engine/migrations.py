@@ -117,7 +117,7 @@ CREATE TABLE image (
 ) STRICT;
 CREATE INDEX image_account ON image(account);
 
--- `revision` grows with every change.
+-- `revision` grows with every change. `is_full` is what the log of events has, NULL when changed.
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -130,6 +130,7 @@ CREATE TABLE warm_pool (
     args TEXT NOT NULL,
     labels TEXT NOT NULL,
     claim_signal TEXT NOT NULL DEFAULT '',
+    is_full INTEGER,
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;

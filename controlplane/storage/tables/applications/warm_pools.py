@@ -2,14 +2,20 @@
 
 import json
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from controlplane.domain.access.audit import Actor
+from controlplane.domain.access.audit import ITSELF, Actor
+from controlplane.domain.applications.pool_fill import PoolFill
 from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.domain.errors import ConflictError, NotFoundError
-from controlplane.domain.events.applications import WarmPoolRemoved, WarmPoolSet
+from controlplane.domain.events.applications import (
+    WarmPoolFull,
+    WarmPoolRemoved,
+    WarmPoolSet,
+    WarmPoolShort,
+)
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
@@ -46,7 +52,7 @@ def put(db: Database, pool: WarmPool, actor: Actor, now: float) -> None:
             " ON CONFLICT(account, application, location) DO UPDATE SET size=excluded.size,"
             " enabled=excluded.enabled, env=excluded.env, args=excluded.args,"
             " labels=excluded.labels, claim_signal=excluded.claim_signal,"
-            " revision=warm_pool.revision+1"
+            " revision=warm_pool.revision+1, is_full=NULL"
             " WHERE (warm_pool.size, warm_pool.enabled, warm_pool.env, warm_pool.args,"
             " warm_pool.labels, warm_pool.claim_signal) IS DISTINCT FROM (excluded.size,"
             " excluded.enabled, excluded.env, excluded.args, excluded.labels,"
@@ -116,6 +122,23 @@ def _remove(db: Database, where: str, values: dict[str, Any], *, actor: Actor, n
         db.changed(Topic.POOL, account, application, location)
         db.append(WarmPoolRemoved(account, place, actor, now))
     return len(removed)
+
+
+def note_fills(db: Database, fills: Iterable[PoolFill], now: float) -> None:
+    """Write which pools have become full or short; each change is one event."""
+    for fill in fills:
+        row = db.execute(
+            "UPDATE warm_pool SET is_full=:is_full WHERE id=:id"
+            " AND is_full IS DISTINCT FROM :is_full RETURNING account, application, location",
+            {"id": fill.pool_id, "is_full": fill.is_full},
+        ).fetchone()
+        if row is None:
+            continue
+        account, application, location = row
+        kind = WarmPoolFull if fill.is_full else WarmPoolShort
+        place = f"{application}/{location}"
+        db.changed(Topic.POOL, account, application, location)
+        db.append(kind(account, place, ITSELF, now, size=fill.size, ready=fill.ready))
 
 
 def _row(pool: WarmPool) -> dict[str, Any]:

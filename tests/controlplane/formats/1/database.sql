@@ -7,9 +7,9 @@ CREATE TABLE account (
     quota_nano_cpus INTEGER,
     quota_memory_bytes INTEGER
 ) STRICT;
-INSERT INTO "account" VALUES('alice',1796013258436,NULL,50,40500000000,NULL);
-INSERT INTO "account" VALUES('bob',1796013258436,NULL,NULL,NULL,NULL);
-INSERT INTO "account" VALUES('carol',1796013259040,NULL,9,NULL,NULL);
+INSERT INTO "account" VALUES('alice',1796014528385,NULL,50,40500000000,NULL);
+INSERT INTO "account" VALUES('bob',1796014528385,NULL,NULL,NULL,NULL);
+INSERT INTO "account" VALUES('carol',1796014528714,NULL,9,NULL,NULL);
 CREATE TABLE agent (
     name TEXT PRIMARY KEY,
     address TEXT NOT NULL,
@@ -34,10 +34,10 @@ CREATE TABLE agent (
     avoided_until_ms INTEGER,
     sessions_draining INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO "agent" VALUES('a0','unix:/tmp/tmptl5qlrgn/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796013259016,0,NULL,'f330cadb-6440-48f9-b46e-1f8955bac553',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'4f1354a8-9097-49d6-94cf-7679c082218a','7bee6baeeafb5429e4d1d47fcbe755b7e4bea757',1798605261000,'7f8a2bd952922f81cc86ca89ce294aae3e06020df6760553bd454d5af61c9ae8',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'3ff41aa0-5ef4-4008-8fb0-c190b62ed73e','4402b0493139a3e2be2d3229204403870c0e86fd',1798605261000,'7f8a2bd952922f81cc86ca89ce294aae3e06020df6760553bd454d5af61c9ae8',0,1796013261292,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
-INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796013261295,NULL,NULL,NULL,'7f8a2bd952922f81cc86ca89ce294aae3e06020df6760553bd454d5af61c9ae8',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('a0','unix:/tmp/tmpd5ltmooj/a0.sock','local','default',NULL,NULL,NULL,NULL,NULL,0,NULL,0,0,NULL,1796014528663,0,NULL,'be49a5bd-ed88-4606-9ee6-98f08fe29ebf',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-1','192.0.2.7:7444','local','default',NULL,'8eb5c42f-656d-4c0b-afa2-2644add7c97d','3d2d4ee996f3cc036744a5bc076d66eaf6418d6f',1798606530000,'999f3fa40fb5c1da1a26cf386412fd68b98412cdca66459bd4e15d525a677dca',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-2','192.0.2.7:7444','local','default',NULL,'aba917ea-1538-4682-acf2-f4e5886f0009','16a4fd082e9f5851af0585dee2bf5b2da29a01fb',1798606530000,'999f3fa40fb5c1da1a26cf386412fd68b98412cdca66459bd4e15d525a677dca',0,1796014530921,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
+INSERT INTO "agent" VALUES('host-3','192.0.2.7:7444',NULL,NULL,1796014530924,NULL,NULL,NULL,'999f3fa40fb5c1da1a26cf386412fd68b98412cdca66459bd4e15d525a677dca',0,NULL,0,0,NULL,NULL,0,NULL,'',0,0,0,NULL,0);
 CREATE TABLE application (
     account TEXT NOT NULL REFERENCES account(name),
     name TEXT NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE application (
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;
-INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796013259052);
+INSERT INTO "application" VALUES('alice','game','local','studio/game',5,'bridge','default','["local", "elsewhere"]','{"nano_cpus": 1000000000, "memory_bytes": 268435456, "gpus": 0}',1000000000,268435456,0,'[{"container": 7777, "protocol": "udp", "tls": false, "pinned": 0, "same": false}, {"container": 7778, "protocol": "tcp", "tls": false, "pinned": 0, "same": false}]',0,0,0,'',0,'[]',0,0,1796014528733);
 CREATE TABLE application_region (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -82,10 +82,10 @@ CREATE TABLE enrolment_token (
     expire_ms INTEGER NOT NULL,
     used_ms INTEGER
 ) STRICT;
-INSERT INTO "enrolment_token" VALUES('82d1923204bad1f4',X'60E8BB81BFD714ACE5E21EE4D3CE8E4A76C7CDB73A242CE460CA97BBE00221F1','local','default',NULL,1796014161214,1796013261248);
-INSERT INTO "enrolment_token" VALUES('09525f5bd4f58350',X'0455588E5D81B4C30575C3B64D3B993EFDE9E0341109109B1C4ACB424AFCB3D8','local','default',NULL,1796014161273,1796013261279);
-INSERT INTO "enrolment_token" VALUES('1c46bf71ef55b122',X'9C47CDB5251E2833A3F9A0614DF310D07605FFD8ECD1B458E6138BD0D6249B56','local','default',NULL,1796014161285,1796013261288);
-INSERT INTO "enrolment_token" VALUES('11daba823bbb1521',X'B5759449F9857D40BD381DB84521FEE13F59A97C96C5C88BF9F6005E0F09B29E','local','default',NULL,1796014161297,NULL);
+INSERT INTO "enrolment_token" VALUES('545412f8efa6e5c8',X'009CCAF887107D9014617E3205140E687B2C3AA34BCEB998FDEE0C8FADC8DA70','local','default',NULL,1796015430849,1796014530869);
+INSERT INTO "enrolment_token" VALUES('86de08b2135d165f',X'252A9ACAD0C28720634AFFF276A53266E2F214D4B4EEF6B6D8B25E5D049CAD44','local','default',NULL,1796015430882,1796014530886);
+INSERT INTO "enrolment_token" VALUES('dc716c73d05f0c31',X'1F42927323AA8FF9206C98FB540B85C94D41AAB33BBFCD23576BAA9429EB4A1B','local','default',NULL,1796015430899,1796014530913);
+INSERT INTO "enrolment_token" VALUES('ba5ce373497e52b5',X'DACF79218C359A758F410E8E00B6C8EF5AF582BE3959DB19EA7E993ACFE96651','local','default',NULL,1796015430926,NULL);
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
     time_ms INTEGER NOT NULL,
@@ -98,52 +98,52 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
-INSERT INTO "event" VALUES(1,1796013258436,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(2,1796013258436,'token.created',1,'alice','init','controlplane','','c48c91cf29f3d28c','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(3,1796013258436,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(4,1796013258436,'token.created',1,'bob','init','controlplane','','8365d876f1d91821','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(5,1796013258436,'token.created',1,'','init','controlplane','','c5ea7cb172448b32','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(6,1796013259020,'region.created',1,'','c5ea7cb172448b32','operator','127.0.0.1','third','{}');
-INSERT INTO "event" VALUES(7,1796013259029,'node_pool.set',1,'','c5ea7cb172448b32','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
-INSERT INTO "event" VALUES(8,1796013259038,'registry.set',1,'','c5ea7cb172448b32','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
-INSERT INTO "event" VALUES(9,1796013259040,'account.created',1,'carol','c5ea7cb172448b32','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(10,1796013259040,'token.created',1,'carol','c5ea7cb172448b32','operator','127.0.0.1','aad954251c67eea7','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(11,1796013259042,'account.created',1,'dora','c5ea7cb172448b32','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(12,1796013259042,'token.created',1,'dora','c5ea7cb172448b32','operator','127.0.0.1','519af1a571883335','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
-INSERT INTO "event" VALUES(13,1796013259044,'account.changed',1,'alice','c5ea7cb172448b32','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
-INSERT INTO "event" VALUES(14,1796013259046,'account.removed',1,'dora','c5ea7cb172448b32','operator','127.0.0.1','dora','{"tokens": 1}');
-INSERT INTO "event" VALUES(15,1796013259052,'application.created',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','game','{}');
-INSERT INTO "event" VALUES(16,1796013259056,'tag.enabled',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
-INSERT INTO "event" VALUES(17,1796013259069,'tag.enabled',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
-INSERT INTO "event" VALUES(18,1796013259083,'token.created',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','364c49be763c3371','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827549259083}');
-INSERT INTO "event" VALUES(19,1796013259088,'token.created',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','4d7e685dbcfe8abd','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(20,1796013259090,'token.revoked',1,'alice','c5ea7cb172448b32','operator','127.0.0.1','4d7e685dbcfe8abd','{"with": "4d7e685dbcfe8abd"}');
-INSERT INTO "event" VALUES(21,1796013259095,'session.starting',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
-INSERT INTO "event" VALUES(22,1796013259102,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(23,1796013259102,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796013259101, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
-INSERT INTO "event" VALUES(24,1796013259106,'session.starting',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
-INSERT INTO "event" VALUES(25,1796013259116,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(26,1796013259116,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796013259115, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
-INSERT INTO "event" VALUES(27,1796013259144,'session.starting',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
-INSERT INTO "event" VALUES(28,1796013259160,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(29,1796013259160,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796013259157, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
-INSERT INTO "event" VALUES(30,1796013259165,'session.stop_requested',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
-INSERT INTO "event" VALUES(31,1796013259176,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(32,1796013259189,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
-INSERT INTO "event" VALUES(33,1796013259198,'session.starting',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null}');
-INSERT INTO "event" VALUES(34,1796013261207,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
-INSERT INTO "event" VALUES(35,1796013261214,'agent.token_created',1,'','c5ea7cb172448b32','operator','127.0.0.1','82d1923204bad1f4','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(36,1796013261248,'agent.enrolled',1,'','82d1923204bad1f4','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "7bee6baeeafb5429e4d1d47fcbe755b7e4bea757"}');
-INSERT INTO "event" VALUES(37,1796013261273,'agent.token_created',1,'','c5ea7cb172448b32','operator','127.0.0.1','09525f5bd4f58350','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(38,1796013261279,'agent.enrolled',1,'','09525f5bd4f58350','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "4402b0493139a3e2be2d3229204403870c0e86fd"}');
-INSERT INTO "event" VALUES(39,1796013261285,'agent.token_created',1,'','c5ea7cb172448b32','operator','127.0.0.1','1c46bf71ef55b122','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(40,1796013261288,'agent.enrolled',1,'','1c46bf71ef55b122','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "689891fa6fa4f6ae24f8c70b5c0fd110f582c6c3"}');
-INSERT INTO "event" VALUES(41,1796013261292,'agent.revoked',1,'','c5ea7cb172448b32','operator','127.0.0.1','host-2','{}');
-INSERT INTO "event" VALUES(42,1796013261295,'agent.removed',1,'','c5ea7cb172448b32','operator','127.0.0.1','host-3','{}');
-INSERT INTO "event" VALUES(43,1796013261297,'agent.token_created',1,'','c5ea7cb172448b32','operator','127.0.0.1','11daba823bbb1521','{"region": "local", "nodePool": "default", "agent": null}');
-INSERT INTO "event" VALUES(44,1796013261299,'webhook.created',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','8fdaa938184e773b','{"host": "127.0.0.1:9"}');
-INSERT INTO "event" VALUES(45,1796013261302,'token.created',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','a0e4263fa2003fcf','{"name": "delivered", "scopes": ["session:read"], "expire_ms": null}');
-INSERT INTO "event" VALUES(46,1796013261312,'warm_pool.set',1,'alice','c48c91cf29f3d28c','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
+INSERT INTO "event" VALUES(1,1796014528385,'account.created',1,'alice','init','controlplane','','alice','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(2,1796014528385,'token.created',1,'alice','init','controlplane','','3f7e5f58e2a59d0f','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(3,1796014528385,'account.created',1,'bob','init','controlplane','','bob','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(4,1796014528385,'token.created',1,'bob','init','controlplane','','7f1082d865c2cfeb','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(5,1796014528385,'token.created',1,'','init','controlplane','','d58ccaa2eeec9e55','{"name": "initial", "scopes": ["operator:read", "operator:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(6,1796014528680,'region.created',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','third','{}');
+INSERT INTO "event" VALUES(7,1796014528691,'node_pool.set',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','spread','{"strategy": "spread", "hostNetwork": false, "capabilities": []}');
+INSERT INTO "event" VALUES(8,1796014528712,'registry.set',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','private','{"address": "r.example", "aliases": [], "username": "robot", "passwordGiven": true, "authHosts": [], "private": true, "ca": false}');
+INSERT INTO "event" VALUES(9,1796014528714,'account.created',1,'carol','d58ccaa2eeec9e55','operator','127.0.0.1','carol','{"quota": {"sessions": 9, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(10,1796014528714,'token.created',1,'carol','d58ccaa2eeec9e55','operator','127.0.0.1','41d2019ef8f62bc2','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(11,1796014528717,'account.created',1,'dora','d58ccaa2eeec9e55','operator','127.0.0.1','dora','{"quota": {"sessions": null, "nano_cpus": null, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(12,1796014528717,'token.created',1,'dora','d58ccaa2eeec9e55','operator','127.0.0.1','ca4af8545f7cdedd','{"name": "initial", "scopes": ["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"], "expire_ms": null}');
+INSERT INTO "event" VALUES(13,1796014528719,'account.changed',1,'alice','d58ccaa2eeec9e55','operator','127.0.0.1','alice','{"quota": {"sessions": 50, "nano_cpus": 40500000000, "memory_bytes": null}}');
+INSERT INTO "event" VALUES(14,1796014528720,'account.removed',1,'dora','d58ccaa2eeec9e55','operator','127.0.0.1','dora','{"tokens": 1}');
+INSERT INTO "event" VALUES(15,1796014528733,'application.created',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','game','{}');
+INSERT INTO "event" VALUES(16,1796014528747,'tag.enabled',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','game:v1','{"digest": "sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18"}');
+INSERT INTO "event" VALUES(17,1796014528770,'tag.enabled',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','game:v2','{"digest": "sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365"}');
+INSERT INTO "event" VALUES(18,1796014528780,'token.created',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','d0b5dfcddd379aaf','{"name": "reader", "scopes": ["session:read"], "expire_ms": 1827550528780}');
+INSERT INTO "event" VALUES(19,1796014528781,'token.created',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','9b99af8ed3adc02a','{"name": "gone", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(20,1796014528783,'token.revoked',1,'alice','d58ccaa2eeec9e55','operator','127.0.0.1','9b99af8ed3adc02a','{"with": "9b99af8ed3adc02a"}');
+INSERT INTO "event" VALUES(21,1796014528785,'session.starting',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(22,1796014528788,'session.running',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(23,1796014528788,'session.ready',1,'alice','a0','controlplane','','match ü','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796014528787, "ports": {"7777/udp": 20000, "7778/tcp": 20001}}');
+INSERT INTO "event" VALUES(24,1796014528791,'session.starting',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(25,1796014528794,'session.running',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(26,1796014528794,'session.ready',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796014528793, "ports": {"7777/udp": 20010, "7778/tcp": 20011}}');
+INSERT INTO "event" VALUES(27,1796014528797,'session.starting',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(28,1796014528799,'session.running',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(29,1796014528799,'session.ready',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": 1796014528798, "ports": {"7777/udp": 20020, "7778/tcp": 20021}}');
+INSERT INTO "event" VALUES(30,1796014528804,'session.stop_requested',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null}');
+INSERT INTO "event" VALUES(31,1796014528806,'session.ended',1,'alice','a0','controlplane','','stopped','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": ["stopping"], "reason": "stopped", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(32,1796014528811,'session.ended',1,'alice','a0','controlplane','','fails','{"image": "game", "tag": "v2", "location": "local", "labels": {"mode": "duel"}, "traceparent": null, "host": "192.0.2.1", "hostTime": null, "skipped": [], "reason": "exited", "exitCode": 0, "forced": false}');
+INSERT INTO "event" VALUES(33,1796014528818,'session.starting',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null}');
+INSERT INTO "event" VALUES(34,1796014530839,'session.start_failed',1,'alice','controlplane','controlplane','','unknown','{"image": "game", "tag": "v2", "location": "local", "labels": {}, "traceparent": null, "why": "hosts in the region do not answer: cannot start in ''local'': the hosts do not answer in time"}');
+INSERT INTO "event" VALUES(35,1796014530849,'agent.token_created',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','545412f8efa6e5c8','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(36,1796014530869,'agent.enrolled',1,'','545412f8efa6e5c8','controlplane','127.0.0.1','host-1','{"region": "local", "nodePool": "default", "serial": "3d2d4ee996f3cc036744a5bc076d66eaf6418d6f"}');
+INSERT INTO "event" VALUES(37,1796014530882,'agent.token_created',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','86de08b2135d165f','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(38,1796014530886,'agent.enrolled',1,'','86de08b2135d165f','controlplane','127.0.0.1','host-2','{"region": "local", "nodePool": "default", "serial": "16a4fd082e9f5851af0585dee2bf5b2da29a01fb"}');
+INSERT INTO "event" VALUES(39,1796014530899,'agent.token_created',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','dc716c73d05f0c31','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(40,1796014530913,'agent.enrolled',1,'','dc716c73d05f0c31','controlplane','127.0.0.1','host-3','{"region": "local", "nodePool": "default", "serial": "7dd7d4e93790ba4dea7cd885a63a07730e3f75cd"}');
+INSERT INTO "event" VALUES(41,1796014530921,'agent.revoked',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','host-2','{}');
+INSERT INTO "event" VALUES(42,1796014530924,'agent.removed',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','host-3','{}');
+INSERT INTO "event" VALUES(43,1796014530926,'agent.token_created',1,'','d58ccaa2eeec9e55','operator','127.0.0.1','ba5ce373497e52b5','{"region": "local", "nodePool": "default", "agent": null}');
+INSERT INTO "event" VALUES(44,1796014530928,'webhook.created',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','52b16adc98123890','{"host": "127.0.0.1:9"}');
+INSERT INTO "event" VALUES(45,1796014530940,'token.created',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','0ec401dbe30c15a7','{"name": "delivered", "scopes": ["session:read"], "expire_ms": null}');
+INSERT INTO "event" VALUES(46,1796014530950,'warm_pool.set',1,'alice','3f7e5f58e2a59d0f','account','127.0.0.1','game/local','{"size": 3, "enabled": true}');
 CREATE TABLE event_counter (
     epoch INTEGER NOT NULL,
     number INTEGER NOT NULL
@@ -164,8 +164,8 @@ CREATE TABLE image (
     account TEXT NOT NULL,
     UNIQUE (reference, account)
 ) STRICT;
-INSERT INTO "image" VALUES(1,'127.0.0.1:35753/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
-INSERT INTO "image" VALUES(2,'127.0.0.1:35753/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
+INSERT INTO "image" VALUES(1,'127.0.0.1:46625/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','alice');
+INSERT INTO "image" VALUES(2,'127.0.0.1:46625/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','alice');
 CREATE TABLE live_label (
     account TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -178,7 +178,7 @@ CREATE TABLE lost_time (
     begin_ms INTEGER NOT NULL,
     end_ms INTEGER
 ) STRICT;
-INSERT INTO "lost_time" VALUES(0,1796013258524);
+INSERT INTO "lost_time" VALUES(0,1796014528458);
 CREATE TABLE node_pool (
     name TEXT PRIMARY KEY,
     strategy TEXT NOT NULL DEFAULT 'packed',
@@ -197,8 +197,8 @@ CREATE TABLE player (
     UNIQUE (account, session, player),
     FOREIGN KEY (account, session) REFERENCES session(account, id) ON DELETE CASCADE
 ) STRICT;
-INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796013259162);
-INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796013259162);
+INSERT INTO "player" VALUES(1,'alice','match ü','ann',1796014528802);
+INSERT INTO "player" VALUES(2,'alice','match ü','bert',1796014528802);
 CREATE TABLE region (name TEXT PRIMARY KEY) STRICT;
 INSERT INTO "region" VALUES('local');
 INSERT INTO "region" VALUES('elsewhere');
@@ -213,8 +213,8 @@ CREATE TABLE registry (
     private INTEGER NOT NULL DEFAULT 0,
     ca TEXT NOT NULL DEFAULT ''
 ) STRICT;
-INSERT INTO "registry" VALUES('local','127.0.0.1:35753','[]','',NULL,'[]',0,'');
-INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'674141414141427244507A4C57337234665636374338466E7535675465696F4C374535655A613077526A7335434D35462D4F5A597069624C7A3963766A75635833736A71396856564C31527A557332312D784F4A374E6C6373445A2D426B73536D33576141386538646137466C78757137775A314D6F303D','[]',1,'');
+INSERT INTO "registry" VALUES('local','127.0.0.1:46625','[]','',NULL,'[]',0,'');
+INSERT INTO "registry" VALUES('private','r.example','[]','robot',X'6741414141414272445148413866476335426C6E48485772394E4434584A5678746C37326169534C6269446873566A5830776D4D3967734674415162515843364246777A7165515F3655756531306E344B59554247455262746C616373726477744748475133597A704B6F43596D546C397A6D4C4D55733D','[]',1,'');
 CREATE TABLE session (
     number INTEGER PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -251,9 +251,9 @@ CREATE TABLE session (
     earlier_players TEXT NOT NULL DEFAULT '[]',
     UNIQUE (account, id)
 ) STRICT;
-INSERT INTO "session" VALUES(1,'alice','match ü','90513037-33eb-4168-ad2a-c43dd5b94ffb','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796013259095,1796013259101,NULL,NULL,NULL,NULL,'',0,NULL,1796013259101,0,2,'[]');
-INSERT INTO "session" VALUES(2,'alice','stopped','d3695580-010a-47b8-8b4f-a8c6e1d49af7','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796013259106,1796013259115,1796013259165,1796013259174,'stopped',0,'',0,NULL,1796013259115,0,0,'[]');
-INSERT INTO "session" VALUES(3,'alice','fails','e0f71440-6c07-421c-bbe8-b6b4be4843d0','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796013259144,1796013259157,NULL,1796013259187,'exited',0,'',0,NULL,1796013259157,0,0,'[]');
+INSERT INTO "session" VALUES(1,'alice','match ü','39e938ae-7f9b-4ece-8340-65e9af4218a7','a0',1,'running','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20000, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20001, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "match \u00fc"}','{"ttl": 5400}',1000000000,268435456,2,1796014528785,1796014528787,NULL,NULL,NULL,NULL,'',0,NULL,1796014528787,0,2,'[]');
+INSERT INTO "session" VALUES(2,'alice','stopped','a2e55790-b379-457f-a53f-c6cbb824c1bf','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20010, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20011, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "stopped"}',NULL,1000000000,268435456,0,1796014528791,1796014528793,1796014528804,1796014528805,'stopped',0,'',0,NULL,1796014528793,0,0,'[]');
+INSERT INTO "session" VALUES(3,'alice','fails','0d0016d9-a2b7-4943-b71a-8187f16d1a18','a0',1,'exited','game','v2','local','192.0.2.1','[{"container": 7777, "protocol": "udp", "host": 20020, "tls": false}, {"container": 7778, "protocol": "tcp", "host": 20021, "tls": false}]','{"mode": "duel"}','x-1','','{"TILTYARD_SESSION_ID": "fails"}',NULL,1000000000,268435456,0,1796014528797,1796014528798,NULL,1796014528809,'exited',0,'',0,NULL,1796014528798,0,0,'[]');
 CREATE TABLE stop_order (
     internal_id TEXT PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -261,7 +261,7 @@ CREATE TABLE stop_order (
     requested_ms INTEGER NOT NULL,
     confirmed_ms INTEGER
 ) STRICT;
-INSERT INTO "stop_order" VALUES('f60a0474-bd1d-41aa-b307-e506d48cf2f7','a0','unanswered',1796013261204,NULL);
+INSERT INTO "stop_order" VALUES('13f974ed-45dc-49ab-8ee6-dcb5e4637156','a0','unanswered',1796014530829,NULL);
 CREATE TABLE tag (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -275,8 +275,8 @@ CREATE TABLE tag (
     PRIMARY KEY (account, application, name),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:35753/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
-INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:35753/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
+INSERT INTO "tag" VALUES('alice','game','v1','sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18','127.0.0.1:46625/studio/game@sha256:41a2aff6675cb5404ccd5831006c5fecd55ca869ff5a5f9d08259f4ba1e93c18',14,'','',1);
+INSERT INTO "tag" VALUES('alice','game','v2','sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365','127.0.0.1:46625/studio/game@sha256:80700c2ffe6347fa8640d1374787c706bea4e9c4d20f25a995b336912e03f365',14,'','',2);
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     account TEXT REFERENCES account(name),
@@ -290,13 +290,13 @@ CREATE TABLE token (
     last_used_ms INTEGER,
     last_used_address TEXT
 ) STRICT;
-INSERT INTO "token" VALUES('c48c91cf29f3d28c','alice','initial',X'399D49B094A79CA022619D75BF0387376299F27EF34152097B6EDA751D7A4ADE','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796013258436,NULL,NULL,1796013259051,'127.0.0.1');
-INSERT INTO "token" VALUES('8365d876f1d91821','bob','initial',X'82966547E1D9FDA117BCF7D9FA38311B06704B7D4308D9F2947FA677E2421782','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796013258436,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('c5ea7cb172448b32',NULL,'initial',X'81D2EAA6D304D4D5567106DE2755C9D8D4E1A228CA7CF6CF37EE2D063074B0B3','["operator:read", "operator:write"]',NULL,1796013258436,NULL,NULL,1796013259018,'127.0.0.1');
-INSERT INTO "token" VALUES('aad954251c67eea7','carol','initial',X'7BEA4BD165AA5C8009DFF48D784A5EA3BEC1230D64D9DC87A75C24C270850A66','["application:read", "application:write", "artifact:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796013259040,NULL,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('364c49be763c3371','alice','reader',X'F6CEB4DEF489E069FE59279F3F4BEE0EA25E8B84A5A19B154BF433F968581B3E','["session:read"]','c48c91cf29f3d28c',1796013259083,1827549259083,NULL,NULL,NULL);
-INSERT INTO "token" VALUES('4d7e685dbcfe8abd','alice','gone',X'9C6921D6974E56C551DE47FD416CBCCBA54409D81F88C5D7874DBDB10C780DF0','["session:read"]','c48c91cf29f3d28c',1796013259088,NULL,1796013259090,NULL,NULL);
-INSERT INTO "token" VALUES('a0e4263fa2003fcf','alice','delivered',X'421BDE97FE313B65B1444ED7C1EF21991C083DC007FAC2F3CA0242B85AF7800A','["session:read"]','c48c91cf29f3d28c',1796013261302,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('3f7e5f58e2a59d0f','alice','initial',X'C63554F5E6495F684D90FABC4E207C2D9ED51EB2E8CE6C8F12827B57C9B004E6','["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796014528385,NULL,NULL,1796014528732,'127.0.0.1');
+INSERT INTO "token" VALUES('7f1082d865c2cfeb','bob','initial',X'05303186E035637D175AFD2E5180418E26DB81F934009B7E68E1D86CB02AE6FD','["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796014528385,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('d58ccaa2eeec9e55',NULL,'initial',X'0C4BB5CFD83885DB2D38234F9A69F45C5FFBAD87A086DF9D7F3D8AFB26615B3C','["operator:read", "operator:write"]',NULL,1796014528385,NULL,NULL,1796014528671,'127.0.0.1');
+INSERT INTO "token" VALUES('41d2019ef8f62bc2','carol','initial',X'0402FC5A1A09E4900ECCA3D525F9044178E707C13F1AE03DEC5772F5E12BD556','["application:read", "application:write", "artifact:read", "event:read", "logs:read", "regions:read", "session:players", "session:read", "session:start", "session:stop", "token:write", "webhook:read", "webhook:write"]',NULL,1796014528714,NULL,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('d0b5dfcddd379aaf','alice','reader',X'C52F1B99A97863D67E4051A755F5807757A59DCAD32ACC17DD7D34ED3F6E55CB','["session:read"]','3f7e5f58e2a59d0f',1796014528780,1827550528780,NULL,NULL,NULL);
+INSERT INTO "token" VALUES('9b99af8ed3adc02a','alice','gone',X'CEDAC063B34DA917840C01974C32BF1C19CF09724AF483AABF89B301A790566B','["session:read"]','3f7e5f58e2a59d0f',1796014528781,NULL,1796014528783,NULL,NULL);
+INSERT INTO "token" VALUES('0ec401dbe30c15a7','alice','delivered',X'6B9E2E41342DBE66F672D6E8712F2E0E5389E6A38AACCE1DEDB4944EBB97CB17','["session:read"]','3f7e5f58e2a59d0f',1796014530940,NULL,NULL,NULL,NULL);
 CREATE TABLE warm_pool (
     account TEXT NOT NULL,
     application TEXT NOT NULL,
@@ -309,10 +309,11 @@ CREATE TABLE warm_pool (
     args TEXT NOT NULL,
     labels TEXT NOT NULL,
     claim_signal TEXT NOT NULL DEFAULT '',
+    is_full INTEGER,
     PRIMARY KEY (account, application, location),
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
-INSERT INTO "warm_pool" VALUES('alice','game','local','42a09b87-251f-4dad-abb2-b372eff74e7e',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','');
+INSERT INTO "warm_pool" VALUES('alice','game','local','814a635a-cbe0-41ff-aab1-fb4cd16a9397',1,3,1,'{"MODE": "\u00e9"}','["-x"]','{"a": "b"}','',NULL);
 CREATE TABLE webhook (
     id TEXT PRIMARY KEY,
     account TEXT NOT NULL REFERENCES account(name),
@@ -327,7 +328,7 @@ CREATE TABLE webhook (
     former_until_ms INTEGER,
     created_ms INTEGER NOT NULL
 ) STRICT;
-INSERT INTO "webhook" VALUES('8fdaa938184e773b','alice','https://127.0.0.1:9/','é','{"kinds": ["token.*"], "image": "", "location": "", "labels": {}}',1,NULL,1,X'674141414141427244507A4E5556677A322D4339764441634D5663574F516D416151326B304D764F7555547A7878694E495F4465497667337A7658314B5A6C557A673059445A507266675672314A726F31307855624F7A4D4B4639444A7737705446633154697A43446F50764D534275616A553267343936794F4D615164614B4F4F4D427959397A6D3436477970645349433930693133786A5042464D4E6B654A78776C353852744839616972465355634D6B7671554D3D',NULL,NULL,1796013261299);
+INSERT INTO "webhook" VALUES('52b16adc98123890','alice','https://127.0.0.1:9/','é','{"kinds": ["token.*"], "image": "", "location": "", "labels": {}}',1,NULL,1,X'6741414141414272445148435664554E4D514D544E77434B71495A7A73574D4C555F42313449364446554D4B4946762D7833555062733535774134322D7A7A6F6E73573250624E53664C566577796A5842593448736476466B3339796F72522D58517239556C397475537A594F704370344E50366D586B796A674D386F4948444D776E65554C71414732776C455F4D6A4C6D4E505A624A696B50427145544D375573557A53505857312D58313744735151466B743747633D',NULL,NULL,1796014530928);
 CREATE TABLE webhook_attempt (
     webhook TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -341,7 +342,7 @@ CREATE TABLE webhook_attempt (
     answer TEXT NOT NULL,
     PRIMARY KEY (webhook, number)
 ) STRICT;
-INSERT INTO "webhook_attempt" VALUES('8fdaa938184e773b',1,'1-45','token.created',1796013261304,0,'unreachable',NULL,'it cannot be connected to','');
+INSERT INTO "webhook_attempt" VALUES('52b16adc98123890',1,'1-45','token.created',1796014530942,0,'unreachable',NULL,'it cannot be connected to','');
 CREATE TABLE webhook_progress (
     webhook TEXT PRIMARY KEY,
     epoch INTEGER NOT NULL,
@@ -350,7 +351,7 @@ CREATE TABLE webhook_progress (
     failing_ms INTEGER,
     gap TEXT
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "webhook_progress" VALUES('8fdaa938184e773b',1,45,1,1796013261305,NULL);
+INSERT INTO "webhook_progress" VALUES('52b16adc98123890',1,45,1,1796014530943,NULL);
 CREATE TABLE webhook_retry (
     webhook TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -359,7 +360,7 @@ CREATE TABLE webhook_retry (
     due_ms INTEGER NOT NULL,
     PRIMARY KEY (webhook, number)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "webhook_retry" VALUES('8fdaa938184e773b',45,1,1796013261305,1796013267254);
+INSERT INTO "webhook_retry" VALUES('52b16adc98123890',45,1,1796014530943,1796014536079);
 CREATE INDEX token_by_name ON token(account, name);
 CREATE INDEX token_by_parent ON token(parent) WHERE parent IS NOT NULL;
 CREATE INDEX token_by_revocation ON token(revoked_ms) WHERE revoked_ms IS NOT NULL;

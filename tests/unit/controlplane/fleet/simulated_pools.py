@@ -8,6 +8,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from controlplane.domain.applications.pool_fill import PoolFill
 from controlplane.domain.applications.warm_pools import WantedPool, WarmPool
 from controlplane.domain.hosts.contract import Drain, PoolOnHost
 from controlplane.domain.hosts.desired_state import DesiredState
@@ -97,6 +98,7 @@ class SimulatedFleet:
         self.changes = Changes()
         self.standbys = self
         self.revisions: Counter[str] = Counter()
+        self.fills: list[PoolFill] = []
         self.changed: set[str] = set()
         self.reports: Callable[[Any], None] = lambda _: None
         part = cast("Any", self)
@@ -137,6 +139,18 @@ class SimulatedFleet:
         changed = self.changed
         self.changed = set()
         return changed
+
+    async def run(self, _: object, fills: list[PoolFill], now: float) -> None:
+        self.fills += fills
+
+    def ready_of(self, pool_id: str, is_usable: Callable[[str], bool]) -> int:
+        return sum(self.live_on(pool_id, name) for name in self.by_name if is_usable(name))
+
+    def host(self, name: str) -> SimulatedHost | None:
+        return self.by_name.get(name)
+
+    def takes_claims(self, name: str) -> bool:
+        return not self.by_name[name].state.draining
 
     def live_on(self, pool_id: str, agent: str) -> int:
         return len(self.by_name[agent].present.get(pool_id, ()))

@@ -34,11 +34,17 @@ class EmptyFleet:
     unresponsive_after = 5.0
     node_pools = NodePools()
     unreported = SimpleNamespace(count=lambda *_, **__: 0)
-    standbys = SimpleNamespace(pop_changed=set)
+    standbys = SimpleNamespace(pop_changed=set, ready_of=lambda *_: 0)
     changes = Changes()
 
     async def caught_up(self) -> None:
         pass
+
+    async def run(self, *_: object) -> None:
+        """Write no events."""
+
+    def time(self) -> float:
+        return self.monotonic()
 
     def __init__(self, pools: list[WantedPool]) -> None:
         self.pools = pools
@@ -180,7 +186,9 @@ class FilledPool(EmptyFleet):
         self.views = 0
         self.changed: set[str] = set()
         self.reports: Callable[[object], None] = lambda _: None
-        self.standbys = SimpleNamespace(pop_changed=self._pop_changed, live_on=lambda *_: 1)
+        self.standbys = SimpleNamespace(
+            pop_changed=self._pop_changed, live_on=lambda *_: 1, ready_of=lambda *_: 1
+        )
         orders = SimpleNamespace(
             pool_size=lambda _: 1,
             pools=set(),

@@ -15,6 +15,7 @@ from controlplane.domain.access.callers import Caller
 from controlplane.domain.access.quotas import Quota
 from controlplane.domain.access.tokens import ACCOUNT_SCOPES, TokenRequest, mint
 from controlplane.domain.applications.applications import Application
+from controlplane.domain.applications.pool_fill import PoolFill
 from controlplane.domain.applications.registries import Registry
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WarmPool
@@ -136,6 +137,11 @@ def unresponsive(db: Database) -> None:
     contact.note_downtime(db, "h", 60.0, NOW)
 
 
+def note_fill(db: Database) -> None:
+    [(pool_id,)] = db.execute("SELECT id FROM warm_pool").fetchall()
+    warm_pools.note_fills(db, [PoolFill(pool_id, True, 1, 1)], NOW)
+
+
 def failed(session: HostSession) -> HostSession:
     return replace(session, failure_time=NOW)
 
@@ -224,6 +230,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("reported drain", nothing, lambda db: fleet.learn_drain(db, "h", DRAIN, NOW)),
     ("draining sessions", running, lambda db: conditions.note_draining(db, "h", DRAIN, NOW)),
     ("conditions", nothing, lambda db: conditions.note_conditions(db, {"h": TROUBLED}, NOW)),
+    ("fill of a pool", nothing, note_fill),
     ("downtime", nothing, lambda db: contact.note_downtime(db, "h", 5.0, NOW)),
     ("lost host", running, lambda db: contact.lose(db, "h", (), NOW)),
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),

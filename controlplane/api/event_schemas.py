@@ -5,7 +5,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from controlplane.api.event_examples import example_of
-from controlplane.domain.events.event import Audience, Event, data_keys
+from controlplane.domain.events.event import Audience, Event, camel_case, data_keys
 from controlplane.domain.events.kinds import KINDS
 
 _REF = "#/components/schemas/{model}"
@@ -72,14 +72,16 @@ def _data_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _plain(schema: Any) -> Any:
-    """Return a schema without titles and defaults, in which all properties are required."""
+    """Return a schema without titles and defaults, with names as in JSON, all required."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     found = {key: _plain(value) for key, value in schema.items() if key not in _OF_MODELS}
-    properties = found.get("properties")
-    return found if properties is None else found | {"required": list(properties)}
+    if "properties" in found:
+        named = {camel_case(name): value for name, value in found["properties"].items()}
+        found |= {"properties": named, "required": list(named)}
+    return found
 
 
 def _event_schema(kind: type[Event], data: dict[str, Any]) -> dict[str, Any]:

@@ -76,9 +76,14 @@ def data_keys(kind: type[Event]) -> tuple[tuple[str, str], ...]:
 
 def _json_name(of: "Field[Any]") -> str:
     """Return a field's name in JSON: `nodePool` for `node_pool`, unless it has one of its own."""
-    first, *rest = of.name.split("_")
     own: str | None = of.metadata.get(JSON_NAME)
-    return own or first + "".join(word.capitalize() for word in rest)
+    return own or camel_case(of.name)
+
+
+def camel_case(name: str) -> str:
+    """Return `nodePool` for `node_pool`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _plain(value: Any) -> Any:

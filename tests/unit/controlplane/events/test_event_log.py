@@ -110,7 +110,8 @@ async def test_events_that_were_appended_before_the_wait_end_it(
     task = await waiting(log, start)
     await store.run(append, "a")
     await task
-    assert await log.changed("alice", start) == start
+    async with asyncio.timeout(5):
+        assert await log.changed("alice", start) == start
 
 
 async def test_one_read_serves_all_readers(

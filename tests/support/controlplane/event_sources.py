@@ -6,6 +6,7 @@ Their program reports what it gets to the proxy, with POST /seen.
 import asyncio
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -120,18 +121,19 @@ async def _pass_on(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> 
 
 @asynccontextmanager
 async def running(command: list[str], **environment: str) -> AsyncIterator[None]:
-    """Run a program until the end of the block."""
+    """Run a program, with all that it starts, until the end of the block."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env=os.environ | environment,
+        start_new_session=True,
     )
     try:
         yield
     finally:
         with suppress(ProcessLookupError):
-            process.terminate()
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 

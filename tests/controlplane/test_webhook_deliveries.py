@@ -1,5 +1,6 @@
 """Events reach the endpoints of webhooks, whatever the endpoints do."""
 
+import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -196,3 +197,33 @@ async def test_removed_webhook_delivers_nothing(system: System, receiver: Receiv
     await cause(system, "a")
     [received] = await receiver.gets(1)
     assert received.path == "/hook/kept"
+
+
+async def test_older_copy_of_the_database_is_a_gap(system: System, receiver: Receiver) -> None:
+    webhook = await create(system, receiver.url)
+    await cause(system, "a")
+    await receiver.gets(1)
+    await eventually_equals(lambda: _outcomes(system, webhook["id"]), ["delivered"])
+    await system.stop_serving()
+    state = system.config.state_dir
+    copy = system.folder / "copy"
+    shutil.copytree(state, copy)
+    await system.serve()
+    await cause(system, "b")
+    await receiver.gets(2)
+    await system.stop_serving()
+    for path in copy.glob("controlplane.db*"):
+        shutil.copy(path, state / path.name)
+    await system.serve()
+    objects = await cause(system, "c")
+    received = await receiver.gets(4)
+    assert [each.kind for each in received[2:]] == ["webhook.gap", "token.created"]
+    gap = received[2].message["data"]
+    assert gap["object"] == webhook["id"]
+    assert gap["data"]["cause"] == "restored"
+    assert gap["data"]["to"] is None
+    assert received[3].object == objects[0]
+    epochs = [each.message["data"]["id"].split("-")[0] for each in received]
+    assert epochs[0] == epochs[1]
+    assert epochs[1] != epochs[2]
+    assert len({each.id for each in received}) == 4

@@ -19,8 +19,13 @@ WORDS: dict[str, dict[str, Any]] = {
         "nodePool": {"enum": ["default"]},
         "regions": {"type": "array", "minItems": 1, "items": {"enum": ["local"]}},
     },
+    "WebhookBody": {"url": {"enum": ["https://127.0.0.1:9/hook"]}},
+    "ReplayBody": {"event": {"enum": ["1-1", "1-2"]}},
 }
-"""Names that exist in this deployment: with others no session would ever start."""
+"""Names that exist in this deployment: with others no session would ever start.
+
+The address of webhooks refuses connections at once, and needs no lookup.
+"""
 
 QUERY_WORDS = {"account": ["alice"], "image": ["game"], "location": ["local"], "version": ["v1"]}
 """The same for the query of `GET /operator/placement`."""
@@ -44,6 +49,9 @@ NOT_IN_SCHEMA = {
     "permissions": r"(the )?node pool( \S+)? does not allow the (host's network|capabilities .+)",
     "the user of a password": r"needs a username|must be given: none is stored for .*",
     "the content of a certificate": r"must be certificates as PEM text|contains a private key: .*",
+    "hosts and ports of URLs": r"must (be an https URL|have a (host|port|public)).*",
+    "kinds of events": r"must be a kind of events, .*",
+    "a header, and a number that is not 0": r"must be the id of an event",
     "the aliases of the registry": r"is not an OCI repository name",
 }
 """Violations in a request that fits its schema, by the rule that JSON Schema cannot express."""

@@ -57,7 +57,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 @pytest.mark.timeout(1200 * max(1, int(COUNT) / 200))
 @pytest.mark.parametrize("caller", ["account", "operator"])
 async def test_api_is_as_its_document_says(tmp_path: Path, served: Served, caller: str) -> None:
-    system = System(tmp_path, start_rate=1e6, start_burst=1_000_000)
+    system = System(
+        tmp_path,
+        start_rate=1e6,
+        start_burst=1_000_000,
+        webhook_networks=("127.0.0.0/8",),
+    )
     system.agent.host.free_sessions = 1_000_000
     system.agent.log.ended.set()  # a followed log ends at once
     async with system:

@@ -25,6 +25,7 @@ from controlplane.storage.engine.follower import Follower
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounting.event_reading import (
     EventBatch,
+    can_read_after,
     first_position,
     read_after,
     read_newer,
@@ -67,6 +68,18 @@ class EventLog:
             StoreError: The database failed.
         """
         return await self._store.read(first_position, wanted)
+
+    async def check(self, wanted: EventFilter, after: Position) -> None:
+        """Check a position that a caller has chosen, before the first read after it.
+
+        Memory has events that the database hides: those of a former account of the same name.
+
+        Raises:
+            EventsGoneError: As by `read`.
+            StoreError: The database failed.
+        """
+        if not await self._store.look(can_read_after, wanted, after):
+            await self._store.read(read_after, wanted, after, 1)
 
     async def read(self, wanted: EventFilter, after: Position, limit: int = LIMIT) -> EventBatch:
         """Read at most `limit` events after a position.

@@ -160,6 +160,8 @@ class _Stream:
 
     async def _send(self) -> None:
         asked = self._asked
+        if asked.after is not None:
+            await self._log.check(asked.wanted, asked.after)
         self._after = asked.after or await self._default_position()
         batch = await self._log.read(asked.wanted, self._after, AT_ONCE)
         await self.response.prepare(self._request)

@@ -50,6 +50,8 @@ async def send_events(
 async def _page(log: EventLog, wanted: EventFilter, after: Position | None, limit: int) -> bytes:
     """Read a page after a position, by default from the oldest event, and encode it."""
     events: list[StoredEvent] = []
+    if after is not None:
+        await log.check(wanted, after)
     position = await log.first(wanted) if after is None else after
     more = True
     for _ in range(READS):

@@ -37,12 +37,18 @@ def read_after(db: Database, wanted: EventFilter, after: Position, limit: int) -
     Raises:
         EventsGoneError: Events after the position may have been removed, or it is not of this log.
     """
-    newest = position(db)
-    start = start_of(db, wanted)
-    if after.epoch != newest.epoch or not start <= after.number <= newest.number:
-        resume = Position(newest.epoch, start)
+    if not can_read_after(db, wanted, after):
+        resume = first_position(db, wanted)
         raise EventsGoneError(after, resume, _oldest(db, wanted, resume))
     return _read(db, wanted, after, limit)
+
+
+def can_read_after(db: Database, wanted: EventFilter, after: Position) -> bool:
+    """Return whether all events after a position are left, and the position is of this log."""
+    newest = position(db)
+    if after.epoch != newest.epoch:
+        return False
+    return start_of(db, wanted) <= after.number <= newest.number
 
 
 def read_newer(db: Database, after: int, limit: int) -> tuple[Position, Sequence[StoredEvent]]:

@@ -4,10 +4,11 @@
   operators allow, and the connection is made to one of these addresses.
 - Redirects are not followed, proxies of the environment are not used, cookies are not kept.
 - TLS is verified against the host of the URL.
-- Duration, headers and the part of the body that is read are bounded.
+- Duration, bytes, headers and the part of the body that is read are bounded.
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,7 @@ from controlplane.domain.webhooks.attempts import MAX_ANSWER, Answer
 from controlplane.domain.webhooks.retries import Outcome, outcome_of
 from controlplane.domain.webhooks.targets import Network, is_allowed
 from controlplane.registries.endpoint import is_address
+from controlplane.webhooks.bounded_socket import TOO_LONG, BoundedSocket
 from controlplane.webhooks.resolver import CheckedResolver, ForbiddenAddressError, LookUps
 from tiltyard.runtime.clock import Clock, timeout
 
@@ -107,7 +109,10 @@ class Sender:
         resolver = CheckedResolver(self._look_ups, account, self._networks)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                resolver=resolver, use_dns_cache=False, force_close=True
+                resolver=resolver,
+                use_dns_cache=False,
+                force_close=True,
+                socket_factory=_bounded_socket,
             ),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -142,6 +147,11 @@ class Sender:
             return None
 
 
+def _bounded_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    return BoundedSocket(family, kind, protocol)
+
+
 _FAILURES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Outcome, str], ...] = (
     (
         ForbiddenAddressError,
@@ -173,4 +183,6 @@ def _failure(error: Exception) -> tuple[Outcome, str]:
     if isinstance(error, aiohttp.ClientConnectorError):
         cause: Exception = error.os_error
         error = cause if isinstance(cause, ForbiddenAddressError) else error
+    if isinstance(error, OSError) and error.errno == TOO_LONG:
+        return Outcome.INVALID, "its answer is too long"
     return next((outcome, text) for kinds, outcome, text in _FAILURES if isinstance(error, kinds))

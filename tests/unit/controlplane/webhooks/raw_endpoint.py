@@ -5,10 +5,12 @@ import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from controlplane.domain.webhooks.attempts import Answer
 from controlplane.domain.webhooks.targets import Network
 from controlplane.webhooks.sender import Sender
+from tests.support.certificates import Party
 from tiltyard.runtime.clock import Clock, SystemClock
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -72,3 +74,12 @@ async def send(
 
 def address_of(endpoint: Endpoint, path: str = "/hook") -> str:
     return f"http://127.0.0.1:{endpoint.port}{path}"
+
+
+def serving(party: Party, folder: Path) -> ssl.SSLContext:
+    """Return the TLS context of an endpoint with a certificate."""
+    path = folder / "party.pem"
+    path.write_bytes(party.key + party.certificate)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(path)
+    return context

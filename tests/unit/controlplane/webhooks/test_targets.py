@@ -1,6 +1,5 @@
 """Attempts reach nothing but allowed addresses, and hosts with a certificate of their name."""
 
-import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -8,8 +7,8 @@ import pytest
 
 from controlplane.domain.webhooks.retries import Outcome
 from controlplane.webhooks import resolver
-from tests.support.certificates import SERVES, Party, Signer, self_signed, trusting
-from tests.unit.controlplane.webhooks.raw_endpoint import OK, Endpoint, address_of, send
+from tests.support.certificates import SERVES, Signer, self_signed, trusting
+from tests.unit.controlplane.webhooks.raw_endpoint import OK, Endpoint, address_of, send, serving
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0x7f.1"])
@@ -91,14 +90,6 @@ async def test_proxy_of_the_environment_is_not_used(
     await send(stack, address_of(endpoint))
     assert endpoint.connections == 1
     assert proxy.connections == 0
-
-
-def serving(party: Party, folder: Path) -> ssl.SSLContext:
-    path = folder / "party.pem"
-    path.write_bytes(party.key + party.certificate)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(path)
-    return context
 
 
 @pytest.mark.parametrize(

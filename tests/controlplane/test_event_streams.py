@@ -6,6 +6,7 @@ from controlplane.api.operations import event_streams
 from tests.support.controlplane.event_reader import (
     NDJSON,
     SSE,
+    Frame,
     opened,
     reserve,
 )
@@ -103,7 +104,6 @@ async def test_quiet_stream_sends_its_position(
             frame = await reader.frame()
             line = await lines.json()
         assert frame is not None
-        assert frame.comment == newest
-        assert frame.id == newest
-        assert frame.event is None
-        assert line == {"id": newest, "type": "stream.position"}
+        position = {"id": newest, "type": "stream.position"}
+        assert frame == Frame(newest, "stream.position", position, comment="quiet")
+        assert line == position

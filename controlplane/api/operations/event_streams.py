@@ -1,8 +1,9 @@
 """Events as a stream that follows the log: as server-sent events, or a line of JSON for each.
 
 Both forms have the same objects. Those of topic `stream` report on the stream itself: it has begun
-(`stream.open`), goes on (`stream.position`, a comment in server-sent events), ends (`stream.end`),
-or cannot go on without a gap (`stream.gap`). Each has the id after which a reader continues.
+(`stream.open`), goes on (`stream.position`), ends (`stream.end`), or cannot go on without a gap
+(`stream.gap`). Each has the id after which a reader continues. Server-sent events allow an id
+alone, but some readers ignore it: eventsource 3.0.0 to 5.0.0 from npm, for instance.
 """
 
 import asyncio
@@ -200,8 +201,8 @@ class _Stream:
             account = self._asked.wanted.account
             self._after = await self._log.changed(account, self._after, left)
         if now() >= self._quiet_from:
-            position = f": {self._after}\nid: {self._after}\n\n"
-            await self._write(position if self._is_sse else self._report(POSITION, self._after))
+            comment = ": quiet\n" if self._is_sse else ""
+            await self._write(comment + self._report(POSITION, self._after))
 
     async def _write_events(self, events: Sequence[StoredEvent]) -> None:
         text: list[str] = []

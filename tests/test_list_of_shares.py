@@ -101,6 +101,9 @@ CONTROL_PLANE: Mapping[str, Held] = {
             "test_accounts_take_turns_to_begin_attempts",
         },
     ),
+    "tests of webhooks": Held(
+        {"controlplane/webhooks/open_tests.py"}, {"test_account_has_some_tests_at_a_time"}
+    ),
     "lookups of the names of webhooks": Held(
         {"controlplane/webhooks/resolver.py"},
         {"test_names_of_an_account_that_cannot_be_looked_up_leave_threads_to_others"},

@@ -150,6 +150,7 @@ def make_web_app(services: Services) -> Application:
     app.web.on_shutdown.append(event_streams.end_event_streams)
     app.web.on_shutdown.append(streams.end_streams)
     app.web.on_shutdown.append(sessions.end_waits)
+    app.web.on_shutdown.append(webhooks.end_tests)
     for route in ROUTES:
         app.add_route(route.method, route.path, _guarded(route, services))
     return app

@@ -1,7 +1,7 @@
 """Webhooks as callers manage them; `deliverer.py` delivers their events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from controlplane.domain.access.callers import Caller
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
@@ -17,6 +17,7 @@ from controlplane.storage.tables.webhooks import webhooks
 from controlplane.storage.tables.webhooks.attempts import find_attempts, record_attempt
 from controlplane.storage.tables.webhooks.webhooks import WebhookState
 from controlplane.webhooks.attempts import Attempts
+from controlplane.webhooks.open_tests import OpenTests
 from controlplane.webhooks.secrets import WebhookSecrets
 from tiltyard.runtime.clock import Clock
 
@@ -31,6 +32,7 @@ class Webhooks:
     clock: Clock
     plain_http: bool = False
     networks: Sequence[Network] = ()
+    open_tests: OpenTests = field(default_factory=OpenTests)
 
     async def create(self, caller: Caller, wanted: Webhook) -> tuple[WebhookState, str]:
         """Create a webhook; return it with its secret, which is returned only now.
@@ -105,7 +107,12 @@ class Webhooks:
         await self.store.run(webhooks.replay, key, first, actor=caller.actor, now=now)
 
     async def test(self, caller: Caller, webhook_id: str) -> Attempt:
-        """Send a message of a kind of its own now, once, even if the webhook is disabled."""
+        """Send a message of a kind of its own now, once, even if the webhook is disabled.
+
+        Raises:
+            AccountBusyError: The account has too many tests under way.
+            StoppingError: The control plane is shutting down.
+        """
         state = await self.get(caller, webhook_id)
         sealed = await self.store.look(webhooks.secrets_of, webhook_id)
         if sealed is None:
@@ -117,7 +124,8 @@ class Webhooks:
             time=self.clock.time(),
             data={"webhook": webhook_id},
         )
-        attempt = await self.attempts.make(state.webhook, sealed, message, "test")
+        async with self.open_tests.opened(caller.account):
+            attempt = await self.attempts.make(state.webhook, sealed, message, "test")
         number = await self.store.run(record_attempt, webhook_id, attempt)
         return replace(attempt, number=number)
 

@@ -5,7 +5,7 @@ from aiohttp import web
 from controlplane.admission.request_slots import release_request_slot
 from controlplane.api.operations.operation import Answer, Listing, Paged, operation
 from controlplane.api.operations.queries import Flag, PageBefore, Query, UpTo1000
-from controlplane.api.operations.services import caller_of, services_of
+from controlplane.api.operations.services import SERVICES, caller_of, services_of
 from controlplane.api.resources.webhook_bodies import (
     CreatedWebhook,
     Delivery,
@@ -94,6 +94,11 @@ async def test_webhook(request: web.Request) -> Answer[Delivery]:
     webhooks = services_of(request).webhooks
     release_request_slot()
     return Answer(Delivery.show(await webhooks.test(caller_of(request), _id(request))))
+
+
+async def end_tests(app: web.Application) -> None:
+    """End the tests under way; a shutdown hook."""
+    app[SERVICES].webhooks.open_tests.stop()
 
 
 @operation()

@@ -163,7 +163,11 @@ _FAILURES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Outcome, s
         Outcome.UNTRUSTED,
         "its certificate is not valid, or its TLS cannot be used",
     ),
-    (aiohttp.ClientConnectorDNSError, Outcome.UNREACHABLE, "its name cannot be looked up"),
+    (
+        (aiohttp.ClientConnectorDNSError, UnicodeError),  # "xn--" of nothing
+        Outcome.UNREACHABLE,
+        "its name cannot be looked up",
+    ),
     (
         (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, ValueError),
         Outcome.INVALID,

@@ -22,6 +22,7 @@ URL_PATTERN = rf"https?://{_HOST}(?::[0-9]{{1,5}})?(?:[/?]{_REST})?"
 _URL = re.compile(URL_PATTERN + r"\Z", re.ASCII)
 _PORT = re.compile(r"https?://(?:\[[^\]]*\]|[^:/?]*):([0-9]+)")
 LARGEST_PORT = 65535
+LONGEST_LABEL = 63  # Characters of each part of a name of the DNS
 
 
 class DisabledCause(StrEnum):
@@ -94,9 +95,14 @@ def check_url(url: str, *, plain_http: bool) -> None:
     port = _PORT.match(url)
     if port is not None and not 0 < int(port[1]) <= LARGEST_PORT:
         raise ValueError(f"must have a port from 1 to {LARGEST_PORT}")
-    is_address = "[" in host_of(url) or _is_number(_name_of(url))
-    if is_address and not address_in(url):
+    name = _name_of(url)
+    is_v6 = "[" in host_of(url)
+    is_address = is_v6 or _is_number(name)
+    if is_address and (not address_in(url) or is_v6 != (":" in name)):
         raise ValueError("must have a host name, or an address in its usual form")
+    labels = name.removesuffix(".").split(".")
+    if not is_address and not all(0 < len(label) <= LONGEST_LABEL for label in labels):
+        raise ValueError("must have a host name that the DNS allows")
     if url.startswith("http:") and not plain_http:
         raise ValueError("must be an https URL")
 

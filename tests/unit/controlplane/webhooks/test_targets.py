@@ -22,6 +22,12 @@ async def test_private_address_is_refused_without_a_connection(
     assert endpoint.connections == 0
 
 
+async def test_name_that_cannot_be_encoded_cannot_be_looked_up(stack: AsyncExitStack) -> None:
+    answer = await send(stack, "https://xn--a/")
+    assert answer.outcome is Outcome.UNREACHABLE
+    assert answer.error == "its name cannot be looked up"
+
+
 def names(monkeypatch: pytest.MonkeyPatch, *looks: list[str]) -> list[str]:
     """Let each look at any name find the next of these addresses; return what is looked at."""
     left = list(looks)

@@ -65,6 +65,10 @@ def test_accepts(url: str) -> None:
         "https://[2001:db8::g]/",
         "https://[1:2]/",
         "https://[127.0.0.1.2]/",
+        "https://[192.0.2.1]/",
+        "https://127.0.0.1../",
+        "https://hooks..example/",
+        f"https://{'a' * 64}.example/",
         f"https://hooks.example/{'a' * (MAX_URL - 21)}",
     ],
 )

@@ -45,12 +45,12 @@ class EventFilter:
             return False
         if self.session is not None and event.row.object != self.session:
             return False
-        return not self._reads_data or self._matches_data(event)
+        return not self.reads_data or self._matches_data(event)
 
     @cached_property
     def kind_names(self) -> frozenset[str] | None:
         """The kinds that the reader gets; None for all, also those of another release."""
-        is_of_sessions = self.session is not None or self._reads_data
+        is_of_sessions = self.session is not None or self.reads_data
         if self.is_operator and not self.kinds and not is_of_sessions:
             return None
         names = frozenset(KINDS) if self.is_operator else _FOR_ACCOUNTS
@@ -69,7 +69,8 @@ class EventFilter:
         return frozenset(KINDS[name].retention for name in names)
 
     @cached_property
-    def _reads_data(self) -> bool:
+    def reads_data(self) -> bool:
+        """Whether it depends on the data of events."""
         return self.image is not None or self.location is not None or bool(self.labels)
 
     def _matches_data(self, event: StoredEvent) -> bool:

@@ -5,7 +5,7 @@ from controlplane.domain.events.sessions import SessionStarting, SessionSubject
 from tiltyard.contract import Identity
 
 
-def starting(account: str, session_id: str, now: float) -> SessionStarting:
+def starting(account: str, session_id: str, now: float, image: str = "game") -> SessionStarting:
     """Return the event of a start."""
-    subject = SessionSubject.of(Identity(account, session_id, "game", "v1", "local"))
+    subject = SessionSubject.of(Identity(account, session_id, image, "v1", "local"))
     return SessionStarting(*subject.named(ITSELF, now))

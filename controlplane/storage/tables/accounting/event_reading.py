@@ -7,6 +7,7 @@ process wrote the events.
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from controlplane.domain.events.filters import EventFilter
@@ -17,6 +18,7 @@ from controlplane.storage.engine.event_log import position
 from controlplane.storage.tables.accounting.event_retention import start_of
 
 SCANNED = 20_000  # Rows that one read looks at, some 20 ms of its thread
+PARSED = 200  # Events whose data one read looks at, if its limit is not greater
 
 
 class EventBatch(NamedTuple):
@@ -80,13 +82,16 @@ def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> Eve
     if not count:
         return EventBatch((), newest)
     condition = f"{range_} AND sequence <= :upto"
-    values |= {"upto": upto, "limit": limit}
+    most = max(limit, PARSED) if wanted.reads_data else limit
+    values |= {"upto": upto, "limit": most}
     if wanted.kind_names is not None:
         condition += f" AND kind {db.dialect.in_list('kinds')}"
         values["kinds"] = db.dialect.list_value(sorted(wanted.kind_names))
     events = _events(db, newest.epoch, condition, values)
-    matching = [event for event in events if wanted.matches(event)]
-    if len(events) == limit:
+    matching = list(islice(filter(wanted.matches, events), limit))
+    if len(matching) == limit:
+        return EventBatch(matching, matching[-1].position, more=True)
+    if len(events) == most:
         return EventBatch(matching, events[-1].position, more=True)
     if count == SCANNED:
         return EventBatch(matching, Position(newest.epoch, upto), more=True)

@@ -15,7 +15,7 @@ from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts
 from controlplane.storage.tables.accounting import event_reading
-from controlplane.storage.tables.accounting.event_reading import first_position, read_after
+from controlplane.storage.tables.accounting.event_reading import PARSED, first_position, read_after
 from controlplane.storage.tables.accounting.event_retention import remove_old, remove_until
 from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.transactions import connection_of
@@ -170,3 +170,19 @@ async def test_next_account_of_a_name_gets_no_event_of_the_former(store: Store) 
     await write(store, session("b"))
     assert await read(store, ALICE, start.number) == (["b"], start.number + 1)
     assert await read(store, ALL, start.number) == (["b"], start.number + 1)
+
+
+async def test_small_page_of_a_filter_of_data_looks_at_many_events(store: Store) -> None:
+    others = [session(str(number)) for number in range(PARSED)]
+    await write(store, *others, starting("alice", "b", NOW, "b"), session("c"))
+    of_image = EventFilter("alice", image="b")
+    assert await read(store, of_image, 0, limit=1) == ([], PARSED)
+    assert await read(store, of_image, 1, limit=1) == (["b"], PARSED + 1)
+    assert await read(store, of_image, PARSED, limit=5) == (["b"], PARSED + 2)
+
+
+async def test_oldest_event_of_a_filter_of_data_is_not_the_first_one(store: Store) -> None:
+    await write(store, session("a"), starting("alice", "b", NOW, "b"))
+    with pytest.raises(EventsGoneError) as gone:
+        await read(store, EventFilter("alice", image="b"), 9)
+    assert gone.value.oldest == Position(1, 2)

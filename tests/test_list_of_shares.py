@@ -176,7 +176,11 @@ CONTROL_PLANE: Mapping[str, Held] = {
         },
     ),
     "enabled tags": Held(
-        {"tag"}, {"test_enabled_tags_are_limited_over_all_applications_of_an_account"}
+        {"tag", "tag_in_region", "tag_on_host"},
+        {
+            "test_enabled_tags_are_limited_over_all_applications_of_an_account",
+            "test_withdrawn_tag_leaves_nothing",
+        },
     ),
     "images of withdrawn tags": Held({"image"}, {"test_images_of_withdrawn_tags_are_limited"}),
     "what operators make": Held(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from controlplane.domain.events.event import Audience, Event, data_keys
+from controlplane.domain.events.event import Audience, Event, OperatorEvent, data_keys
 
 _EPOCH = 1767225600  # 2026-01-01
 _TIME_MS = _EPOCH * 1000
@@ -42,6 +42,7 @@ _DATA: dict[str, Any] = {
     "passwordGiven": True,
     "ports": {"7777/udp": 20001},
     "private": True,
+    "pull": "failed",
     "quota": {"sessions": 100, "cpu": None, "ram": None},
     "reason": "stopped",
     "ready": 5,
@@ -70,6 +71,10 @@ _DATA: dict[str, Any] = {
 _DATA_OF: dict[str, dict[str, Any]] = {
     "agent.avoided": {"reason": "engine_error"},
     "registry.set": {"address": "hub.example"},
+    "tag.failed": {
+        "reason": "the registry does not have its image, or denies access to it",
+    },
+    "tag.pulled": {"agent": "host-1"},
     "warm_pool.short": {"ready": 2},
     "webhook.changed": {"fields": ["url"]},
     "webhook.created": {"host": "hooks.example.com"},
@@ -105,7 +110,7 @@ def example_of(kind: type[Event]) -> dict[str, Any]:
         "type": kind.kind,
         "version": kind.version,
         "time": _TIME_MS,
-        "account": None if is_for_operators and "session" not in kind.kind else "studio",
+        "account": None if issubclass(kind, OperatorEvent) else "studio",
         "object": _OBJECTS[kind.object_type],
         "actor": "controlplane",
     }

@@ -14,6 +14,7 @@ from controlplane.api.operations.services import Services
 from controlplane.api.routes import make_web_app
 from controlplane.applications.applications import Applications
 from controlplane.applications.locations import Locations
+from controlplane.applications.tag_log import TagLog
 from controlplane.applications.tags import Tags
 from controlplane.applications.warm_pools import WarmPools
 from controlplane.domain.access.start_rate import StartRate
@@ -142,7 +143,10 @@ class ControlPlane:
             clock=clock,
             random=random,
         )
-        self._fleet_log = FleetLog(store, self.fleet, clock=clock, random=random)
+        self._event_writers: dict[str, FleetLog | TagLog] = {
+            "fleet log": FleetLog(store, self.fleet, clock=clock, random=random),
+            "tag log": TagLog(store, self.fleet, clock=clock, random=random),
+        }
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
         applications = Applications(store, self.fleet.node_pools.denied, clock)
         tags = Tags(
@@ -280,7 +284,10 @@ class ControlPlane:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
-                    group.create_task(self._fleet_log.run(), name="fleet log"),
+                    *(
+                        group.create_task(writer.run(), name=name)
+                        for name, writer in self._event_writers.items()
+                    ),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.surplus.run(), name="surplus"),

@@ -72,6 +72,7 @@ class Fleet:
             clock=clock,
         )
         self._listeners: list[Callable[[Host], None]] = [self.unreported.note]
+        self._pull_listeners: list[Callable[[Host, Pull], None]] = []
         self._ordered_stops = OrderedStops(store, self.host, self._reports, clock)
 
     async def load(self) -> None:
@@ -125,6 +126,7 @@ class Fleet:
             listened=self._listening.now,
             is_responsive=self.is_responsive,
             changed=self._notify,
+            pull_failed=self._notify_of_pull,
         )
         self._hosts[row.name] = host
         self._places.setdefault((row.region, row.node_pool), Place()).add(host)
@@ -172,6 +174,10 @@ class Fleet:
     def subscribe(self, listener: Callable[[Host], None]) -> None:
         """Call `listener` on every change of a host or its sessions, and on its removal."""
         self._listeners.append(listener)
+
+    def subscribe_to_failed_pulls(self, listener: Callable[[Host, Pull], None]) -> None:
+        """Call `listener` whenever a host refused a pull."""
+        self._pull_listeners.append(listener)
 
     def now(self) -> float:
         """Return the time used for evaluating hosts: see `ListeningClock`."""
@@ -259,6 +265,10 @@ class Fleet:
         if usable:
             return index.has_usable(image, self._moment())
         return index.has_image(image, self._moment(self.unreachable_after))
+
+    def agents_with(self, region: str, node_pool: str, image: str) -> list[str]:
+        """Return the hosts of a region and node pool that had an image by their last report."""
+        return self._place(region, node_pool).index.agents_with(image)
 
     def may_have_image(self, region: str, node_pool: str, image: str) -> bool:
         """Return whether a host that does not answer may have pulled an image."""
@@ -368,6 +378,10 @@ class Fleet:
     def _notify(self, host: Host) -> None:
         for listener in self._listeners:
             listener(host)
+
+    def _notify_of_pull(self, host: Host, pull: Pull) -> None:
+        for listener in self._pull_listeners:
+            listener(host, pull)
 
     def _place(self, region: str, node_pool: str) -> Place:
         return self._places.get((region, node_pool), _NOWHERE)

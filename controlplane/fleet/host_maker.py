@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 
 from controlplane.agent_rpc.client import AgentClient
+from controlplane.domain.applications.pulls import Pull
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.contract import RegistryLogin
 from controlplane.fleet.host.delivery import Deliveries
@@ -60,6 +61,7 @@ class HostMaker:
         listened: Callable[[], float],
         is_responsive: Callable[[str], bool],
         changed: Callable[[Host], None],
+        pull_failed: Callable[[Host, Pull], None],
     ) -> Host:
         """Make a host that nobody follows yet; `changed` is called on its changes.
 
@@ -88,6 +90,7 @@ class HostMaker:
             watch=self._watch(state, deliveries, stops=stops, orders=orders, listened=listened),
             clock=self._clock,
         )
+        images.listeners.append(partial(pull_failed, host))
         state.listeners += (images.on_change, orders.on_change, partial(changed, host))
         return host
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.domain.events.event import CallerEvent
+from controlplane.domain.events.event import Audience, CallerEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,44 @@ class TagEnabled(TagEvent):
     kind = "tag.enabled"
 
     digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagPulled(TagEvent):
+    """A host has the image of a tag, or had it already when the tag was enabled."""
+
+    kind = "tag.pulled"
+    audience = Audience.OPERATOR
+
+    agent: str
+    region: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagAvailable(TagEvent):
+    """A region has its first host that can start sessions of a tag."""
+
+    kind = "tag.available"
+
+    region: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagFailed(TagEvent):
+    """A pull failed in a region where no host has the image; once for each `reason`.
+
+    `pull` and `reason` are those of `GET /tag`; `reason` is null for `no_room`. The actor is the
+    agent of the host.
+    """
+
+    kind = "tag.failed"
+
+    region: str
+    digest: str
+    pull: str
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,6 +240,10 @@ class HostIndex:
         having = self._facts["is_known"] & self._images.having(image)
         return self._heard.any_within(moment.max_age, moment.now, having)
 
+    def agents_with(self, image: str) -> list[str]:
+        """Return the hosts that had an image by their last report."""
+        return [self._agents[row] for row in numbers_of(self._images.having(image))]
+
     def once_had(self, image: str) -> bool:
         """Return whether a host had an image by its last report, however old that is."""
         return bool(self._facts["is_known"] & self._images.having(image))

@@ -61,6 +61,7 @@ class Images:
     is_responsive: Callable[[], bool]
     clock: Clock
     random: Random
+    listeners: list[Callable[[Pull], None]] = field(default_factory=list)  # Of refused pulls
     _images: HostImages = _NOTHING
     _stale: bool = True
     _compared_for: str = ""
@@ -192,8 +193,8 @@ class Images:
             self.room.release(pull.image)
             account = self._account_of(pull)
             if account is None:
-                self._note_failure(pull, PullState.NO_ROOM, _NO_SHARE.format(image=pull.image))
-                pull.reason = ErrorReason.DISK_FULL
+                text = _NO_SHARE.format(image=pull.image)
+                self._note_failure(pull, text, ErrorReason.DISK_FULL)
                 await back_off.wait()
                 continue
             if self._is_suspect(pull):
@@ -246,19 +247,21 @@ class Images:
             cause = str(error)
             level = logging.DEBUG if cause == pull.cause else logging.WARNING
             log.log(level, "pull failed", image=pull.image, error=cause)
-            is_full = _has_reason(error, ErrorReason.DISK_FULL)
-            self._note_failure(pull, PullState.NO_ROOM if is_full else PullState.FAILED, cause)
-            pull.reason = error.agent_reason if isinstance(error, AgentRefusedError) else None
+            reason = error.agent_reason if isinstance(error, AgentRefusedError) else None
+            self._note_failure(pull, cause, reason)
             pull.failures += 1
             self.room.release(pull.image)
         else:
             # Its size remains reserved until the host reports it.
             log.info("image pulled", image=pull.image)
 
-    def _note_failure(self, pull: Pull, state: PullState, cause: str) -> None:
-        pull.state = state
+    def _note_failure(self, pull: Pull, cause: str, reason: ErrorReason | None) -> None:
+        pull.state = PullState.NO_ROOM if reason is ErrorReason.DISK_FULL else PullState.FAILED
         pull.cause = cause
+        pull.reason = reason
         pull.failed = self.clock.time()
+        for listener in self.listeners if reason is not None else ():
+            listener(pull)
 
     async def _remove(self, image: str) -> None:
         back_off = self._back_off()

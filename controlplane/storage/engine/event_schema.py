@@ -1,4 +1,4 @@
-"""The tables of the log of events."""
+"""The tables of the log of events, and of what it has of tags."""
 
 EVENT_TABLES = """
 -- The log of events. `address` is where the request came from, empty if there was none.
@@ -33,4 +33,32 @@ CREATE TABLE event_counter (
     number INTEGER NOT NULL
 ) STRICT;
 INSERT INTO event_counter(epoch, number) VALUES (1, 0);
+
+-- What the log of events has of tags: on which hosts and where an image is, or for what its pulls
+-- failed since it is on no host of the region (`reasons`, as JSON). Rows of other digests or node
+-- pools are of an earlier version of the tag.
+CREATE TABLE tag_on_host (
+    account TEXT NOT NULL,
+    application TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (account, application, tag, agent),
+    FOREIGN KEY (account, application, tag) REFERENCES tag(account, application, name)
+        ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_on_host_by_agent ON tag_on_host(agent);
+CREATE TABLE tag_in_region (
+    account TEXT NOT NULL,
+    application TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    region TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    node_pool TEXT NOT NULL,
+    available INTEGER NOT NULL,
+    reasons TEXT NOT NULL DEFAULT '[]',
+    PRIMARY KEY (account, application, tag, region),
+    FOREIGN KEY (account, application, tag) REFERENCES tag(account, application, name)
+        ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
 """

@@ -107,6 +107,8 @@ CREATE TABLE tag (
     FOREIGN KEY (account, application) REFERENCES application(account, name)
 ) STRICT;
 
+CREATE INDEX tag_by_image ON tag(image);
+
 -- Images that have stood for tags: hosts are asked to remove those, and no other. The account is
 -- empty once it is removed.
 CREATE TABLE image (

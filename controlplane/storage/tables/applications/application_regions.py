@@ -24,3 +24,9 @@ def set_regions(db: Database, account: str, name: str, regions: Iterable[str]) -
         " VALUES (:account, :application, :region) ON CONFLICT DO NOTHING",
         [values | {"region": region} for region in regions],
     )
+    db.execute(
+        "DELETE FROM tag_in_region WHERE account=:account AND application=:application"
+        " AND region NOT IN (SELECT region FROM application_region"
+        " WHERE account=:account AND application=:application)",
+        values,
+    )

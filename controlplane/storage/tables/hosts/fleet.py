@@ -223,6 +223,7 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
         " avoided_until_ms=NULL, sessions_draining=FALSE WHERE name=:name",
         {"name": name, "now": to_ms(now)},
     )
+    db.execute("DELETE FROM tag_on_host WHERE agent=:name", {"name": name})
     void_tokens(db, name, now)
     db.changed(Topic.HOST, name)
     db.append(AgentRemoved("", name, actor, now))

@@ -27,6 +27,7 @@ from controlplane.storage.tables.applications import (
     applications,
     registries,
     standby_orders,
+    tag_places,
     warm_pools,
 )
 from controlplane.storage.tables.hosts import enrolment, exposure, fleet, host_orders
@@ -165,6 +166,9 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: registries.at(db, "hub.example")),
     (nothing, registries.counted),
     (nothing, lambda db: host_orders.orders_of(db, "eu", "default", ["x"])),
+    (nothing, lambda db: tag_places.tags_in_places(db, ["x"], [KEY], ["h"])),
+    (nothing, lambda db: tag_places.written_on_hosts(db, ["x"], ["h"])),
+    (nothing, lambda db: tag_places.written_in_regions(db, ["x"])),
     (nothing, enrol),
     (nothing, lambda db: enrolment.rotated(db, "a", ACTOR, NOW, compromised=True)),
     (nothing, lambda db: exposure.find(db, "h")),

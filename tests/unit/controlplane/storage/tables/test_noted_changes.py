@@ -17,6 +17,7 @@ from controlplane.domain.access.tokens import ACCOUNT_SCOPES, TokenRequest, mint
 from controlplane.domain.applications.applications import Application
 from controlplane.domain.applications.pool_fill import PoolFill
 from controlplane.domain.applications.registries import Registry
+from controlplane.domain.applications.tag_places import Available, Failed, Pulled, TagPlace
 from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.domain.hosts.agents import Agent
@@ -28,7 +29,13 @@ from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts, tokens
-from controlplane.storage.tables.applications import applications, registries, tags, warm_pools
+from controlplane.storage.tables.applications import (
+    applications,
+    registries,
+    tag_places,
+    tags,
+    warm_pools,
+)
 from controlplane.storage.tables.hosts import conditions, contact, enrolment, fleet
 from controlplane.storage.tables.sessions import (
     players,
@@ -60,6 +67,7 @@ APPLICATION = Application(
     ports=(),
 )
 TAG = Tag("v1", "sha256:1", "hub.example/game@sha256:1")
+TAG_PLACE = TagPlace("alice", "game", "v1", TAG.digest, TAG.image, "eu", "default")
 POOL = WarmPool("alice", "game", "eu", 1)
 HUB = Registry("hub", "hub.example", ())
 HOST = Agent("h", "unix:/h", "eu", "default")
@@ -140,6 +148,16 @@ def unresponsive(db: Database) -> None:
 def note_fill(db: Database) -> None:
     [(pool_id,)] = db.execute("SELECT id FROM warm_pool").fetchall()
     warm_pools.note_fills(db, [PoolFill(pool_id, True, 1, 1)], NOW)
+
+
+def note_tag(db: Database) -> None:
+    news: list[Any] = [
+        Pulled(TAG_PLACE, "h"),
+        Available(TAG_PLACE),
+        Pulled(TAG_PLACE, "h", is_present=False),
+        Failed(TAG_PLACE, "h", ""),
+    ]
+    tag_places.note_news(db, news, NOW)
 
 
 def failed(session: HostSession) -> HostSession:
@@ -231,6 +249,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("draining sessions", running, lambda db: conditions.note_draining(db, "h", DRAIN, NOW)),
     ("conditions", nothing, lambda db: conditions.note_conditions(db, {"h": TROUBLED}, NOW)),
     ("fill of a pool", nothing, note_fill),
+    ("places of a tag", nothing, note_tag),
     ("downtime", nothing, lambda db: contact.note_downtime(db, "h", 5.0, NOW)),
     ("lost host", running, lambda db: contact.lose(db, "h", (), NOW)),
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),

@@ -40,6 +40,7 @@ _DATA: dict[str, Any] = {
     "nodePool": "default",
     "of": "2025-12-31T23:00:00Z",
     "passwordGiven": True,
+    "players": ["ann", "bo"],
     "ports": {"7777/udp": 20001},
     "private": True,
     "pull": "failed",

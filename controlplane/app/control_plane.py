@@ -175,7 +175,12 @@ class ControlPlane:
             metrics=metrics.starts,
         )
         self.sessions = Sessions(
-            store=store, fleet=self.fleet, starts=self.starts, clock=clock, reach=reach
+            store=store,
+            fleet=self.fleet,
+            starts=self.starts,
+            clock=clock,
+            records_players=config.player_events_retention_days > 0,
+            reach=reach,
         )
         self.ready_starts = ReadyStarts(
             starts=self.starts,

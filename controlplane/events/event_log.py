@@ -147,9 +147,11 @@ class EventLog:
                 self._recent = RecentEvents(await self._store.look(position))
             return self._recent
 
-    async def _read_new(self, _: Collection[Change]) -> None:
-        """Read what was appended, and wake its readers."""
+    async def _read_new(self, changes: Collection[Change]) -> None:
+        """Read what was appended, and wake its readers; forget what may have been removed."""
         async with self._reading:
+            if self._recent is not None and any(change.key for change in changes):
+                self._recent = RecentEvents(self._recent.newest)
             while self._recent is not None:
                 recent = self._recent
                 if self._is_idle():

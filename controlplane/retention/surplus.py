@@ -91,7 +91,7 @@ class Surplus:
         most = self._most_events
         if not await self._store.read(event_retention.has_surplus, account, most):
             return
-        for retention in (Retention.SESSIONS, Retention.ACTS):
+        for retention in (Retention.SESSIONS, Retention.ACTS, Retention.PLAYERS):
             last = await self._store.read(event_retention.surplus_of, account, retention, most)
             if last is not None:
                 await self._remove_until(account, retention, last)

@@ -39,6 +39,10 @@ class Upkeep:
             "ended sessions": (session_rows.remove_ended, ended),
             "ended tokens": (tokens.remove_ended, ENDED_TOKENS_KEPT),
             "removed accounts": (accounts.remove_left, 0.0),
+            "events of players": (
+                event_retention.remove_of_players,
+                config.player_events_retention_days * DAY,
+            ),
             "failed attempts": (webhook_attempts.remove_old_failures, FAILURE_SECONDS),
             "removed webhooks": (webhook_attempts.remove_orphans, 0.0),
         }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from controlplane.admission.request_slots import release_request_slot
+from controlplane.domain.access.audit import Actor
 from controlplane.domain.access.callers import Caller
 from controlplane.domain.errors import (
     AgentRefusedError,
@@ -80,6 +81,7 @@ class Sessions:
         starts: Starts,
         clock: Clock,
         stop_wait: float = STOP_WAIT,
+        records_players: bool = True,
         reach: Reach = no_failpoint,
     ) -> None:
         self._store = store
@@ -87,6 +89,7 @@ class Sessions:
         self._starts = starts
         self._clock = clock
         self.stop_wait = stop_wait
+        self._records_players = records_players
         self._reach = reach
         self._descriptions = Cache[Description](
             store.changes,
@@ -132,7 +135,10 @@ class Sessions:
     async def join(self, caller: Caller, session_id: str, players: Sequence[str]) -> list[str]:
         """Add players to a session; return all joined, in the order of joining. Idempotent."""
         now = self._clock.time()
-        joined = await self._store.run(join, caller.account, session_id, players, now=now)
+        actor = self._actor(caller)
+        joined = await self._store.run(
+            join, caller.account, session_id, players, actor=actor, now=now
+        )
         await self._reach("players.joined")
         return joined
 
@@ -141,12 +147,20 @@ class Sessions:
 
         Without an id they leave every live session; the count is over those they left.
         """
+        account = caller.account
+        actor = self._actor(caller)
+        now = self._clock.time()
+        run = self._store.run
         if session_id is None:
-            left = await self._store.run(leave_all, caller.account, players)
+            left = await run(leave_all, account, players, actor=actor, now=now)
         else:
-            left = await self._store.run(leave, caller.account, session_id, players)
+            left = await run(leave, account, session_id, players, actor=actor, now=now)
         await self._reach("players.left")
         return left
+
+    def _actor(self, caller: Caller) -> Actor | None:
+        """Return the actor of events of players, None if no application may have them."""
+        return caller.actor if self._records_players else None
 
     async def find(self, wanted: SessionFilter) -> AsyncGenerator[list[ShownSession], None]:
         """Read sessions, AT_ONCE at a time; without `ended_too` only those in DEFAULT_LIST."""

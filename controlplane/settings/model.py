@@ -62,6 +62,7 @@ def _never_or_seconds(value: float) -> None:
 
 Count = Annotated[int, Field(gt=0)]
 Days = Annotated[int, Field(gt=0, le=MOST_DAYS)]
+DaysOrNone = Annotated[int, Field(ge=0, le=MOST_DAYS)]
 Span = Annotated[float, Field(gt=0)]
 OptionalListen = Annotated[str, checked(_optional_listen)]
 
@@ -117,6 +118,7 @@ class Config(Settings):
     lost_after: float = 24 * 3600.0
     ended_retention_days: Days = 7
     audit_retention_days: Days = 90
+    player_events_retention_days: DaysOrNone = 7
     max_ended_sessions: Count = 10_000
     max_audit_entries: Count = 1_000_000
     webhook_networks: Words[NetworkText] = ()

@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
-from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import EventsGoneError, Position
 from controlplane.domain.events.stored import StoredEvent
 from controlplane.domain.events.webhooks import WebhookGap
@@ -16,6 +15,7 @@ from controlplane.domain.webhooks.webhook import Webhook
 from controlplane.events.event_log import EventLog
 from controlplane.metrics.webhooks import WebhookMetrics
 from controlplane.storage.engine.store import Store
+from controlplane.storage.tables.accounting.event_reading import event_at
 from controlplane.storage.tables.webhooks import progress as rows
 from controlplane.storage.tables.webhooks.webhooks import SealedSecrets, secrets_of
 from controlplane.webhooks.attempts import Attempts
@@ -62,7 +62,6 @@ class Endpoint:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        self._all_of_account = EventFilter(webhook.account)
         self._gap: Gap | None = None
         self._parallel = 1 if webhook.ordered else PARALLEL
         self._paused_until = float("-inf")
@@ -254,15 +253,11 @@ class Endpoint:
 
     async def _message_at(self, backlog: Backlog, number: int) -> Message:
         """Read a failed event; if it was removed, record a gap in its place."""
-        before = Position(backlog.read_to.epoch, number - 1)
-        try:
-            batch = await self._log.read(self._all_of_account, before, 1)
-            event = batch.events[0] if batch.events else None
-        except EventsGoneError:
-            event = None
-        if event is not None and event.position.number == number:
+        position = Position(backlog.read_to.epoch, number)
+        event = await self._store.look(event_at, position)
+        if event is not None:
             return message_of(self.webhook.id, event)
-        event_id = str(Position(before.epoch, number))
+        event_id = str(position)
         gap = Gap(event_id, event_id, RETENTION, self._clock.time())
         self._metrics.gaps.inc()
         if await self._store.run(rows.drop_event, self.webhook, number, gap):

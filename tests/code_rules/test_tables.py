@@ -69,7 +69,7 @@ def test_rows_of_sessions_are_written_in_one_module() -> None:
 
 BOOLEANS = (
     "confirmed|enabled|draining|trusts_former|private|host_network|image_init|contiguous"
-    "|adopted_ended"
+    "|player_events|adopted_ended"
 )
 FORBIDDEN = {
     "parameter without a name": r"[=<>(,] ?\?|(LIMIT|OFFSET) \?",

@@ -45,6 +45,7 @@ _GAME = APPLICATION | {
     "capabilities": ["CHOWN", "SETUID"],
     "init": "image",
     "contiguous": True,
+    "playerEvents": True,
     "ports": [{"requested": 7777, "protocol": "udp", "tls": False, "same": True}],
 }
 _BODIES: dict[str, Any] = {

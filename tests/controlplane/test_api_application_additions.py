@@ -21,6 +21,7 @@ async def application(system: System) -> Any:
         ("capabilities", ["CHOWN"], []),
         ("init", "image", "tiltyard"),
         ("contiguous", True, False),
+        ("playerEvents", True, False),
     ],
 )
 async def test_additions_to_the_interface_can_be_reset(
@@ -52,6 +53,7 @@ async def test_additions_to_the_interface_can_be_reset(
         ("init", True),
         ("contiguous", "yes"),
         ("contiguous", 1),
+        ("playerEvents", 1),
     ],
 )
 async def test_bad_additions_to_the_interface_are_refused(

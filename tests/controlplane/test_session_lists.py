@@ -344,9 +344,9 @@ async def test_counts_are_right_whatever_happens_at_once(store: Store, seed: int
             lambda: end(session_id),
             lambda: store.run_in_portions(remove_ended, chance.randrange(9) / 1000),
             lambda: store.run(reserve, new_session(session_id, chance.randrange(9) / 1000)),
-            lambda: store.run(players.leave_all, "alice", chosen),
-            lambda: store.run(players.leave, "alice", session_id, chosen),
-            lambda: store.run(players.join, "alice", session_id, chosen, now=0.0),
+            lambda: store.run(players.leave_all, "alice", chosen, actor=None, now=0.0),
+            lambda: store.run(players.leave, "alice", session_id, chosen, actor=None, now=0.0),
+            lambda: store.run(players.join, "alice", session_id, chosen, actor=None, now=0.0),
         ]
         with suppress(ConflictError, NotFoundError):
             await chance.choices(actions, weights=(1, 1, 2, 1, 3, 4))[0]()

@@ -117,6 +117,7 @@ class ApplicationEditBody(Body):
     """The body of PUT /application/{name}; absent or `null` fields stay as they are.
 
     `contiguous`: the host ports of a session are neighbours, in the order of `ports`.
+    `playerEvents`: players who join or leave its sessions are events from now on.
     """
 
     registry: Name | None = None
@@ -129,6 +130,7 @@ class ApplicationEditBody(Body):
     regions: _Regions | None = None
     ports: Ports | None = None
     contiguous: bool | None = None
+    playerEvents: bool | None = None  # noqa: N815  # the name in JSON
     stopSignal: _StopSignal | None = None  # noqa: N815  # the name in JSON
     stopGrace: _StopGrace | None = None  # noqa: N815  # the name in JSON
     capabilities: Capabilities | None = None
@@ -150,6 +152,7 @@ class ApplicationEditBody(Body):
             "reservation": reservation and reservation.resources(),
             "ports": None if ports is None else tuple(port.port() for port in ports),
             "contiguous": self.contiguous,
+            "player_events": self.playerEvents,
             "disk_bytes": limits and round((limits.disk or 0) * MEBI),
             "pids": limits and (limits.pids or 0),
             "shm_bytes": limits and round((limits.shm or 0) * MEBI),
@@ -223,6 +226,7 @@ class ListedApplication(Shown):
     reservation: ListedResources
     ports: list[ListedPort]
     contiguous: Annotated[bool, Field(exclude_if=operator.not_)]
+    player_events: Annotated[bool, Field(exclude_if=operator.not_)]
     stop_signal: Annotated[str, Field(exclude_if=operator.not_)]
     stop_grace: Annotated[int, Field(exclude_if=operator.not_)]
     capabilities: Annotated[list[Capability], Field(exclude_if=operator.not_)]

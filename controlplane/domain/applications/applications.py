@@ -21,7 +21,8 @@ class Application:
     `shm_bytes` is the size of its /dev/shm, 0 for one by its memory limit. `stop_signal` is
     the name of the signal of a stop, empty for its image's; `stop_grace` are seconds, 0 for its
     host's. `capabilities` are sorted, each once. `image_init`: its images have an init of their
-    own. `contiguous`: the host ports of a session are neighbours.
+    own. `contiguous`: the host ports of a session are neighbours. `player_events`: players who
+    join or leave its sessions are events.
     """
 
     account: str
@@ -43,6 +44,7 @@ class Application:
     capabilities: tuple[Capability, ...] = ()
     image_init: bool = False
     contiguous: bool = False
+    player_events: bool = False
 
     @property
     def privileges(self) -> Privileges:

@@ -33,6 +33,7 @@ class Retention(Enum):
     AGE = auto()  # What operators did, by age alone
     ACTS = auto()  # What callers did, by age and number
     SESSIONS = auto()  # What happened to sessions, by age and number
+    PLAYERS = auto()  # Ids of players, personal data: by a shorter age of their own, and number
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from controlplane.domain.events.event import Audience, Retention
-from controlplane.domain.events.kinds import KINDS
+from controlplane.domain.events.kinds import KINDS, kinds_kept
 from controlplane.domain.events.sessions import SessionEvent
 from controlplane.domain.events.stored import StoredEvent
 
@@ -13,6 +13,8 @@ _OF_SESSIONS = frozenset(kind for kind, event in KINDS.items() if issubclass(eve
 _FOR_ACCOUNTS = frozenset(
     kind for kind, event in KINDS.items() if event.audience is not Audience.OPERATOR
 )
+ONLY_IF_NAMED = frozenset(kinds_kept(Retention.PLAYERS))
+"""Kinds with personal data: a reader gets them only if its filter names them."""
 
 
 def is_kind_pattern(pattern: str) -> bool:
@@ -26,7 +28,8 @@ class EventFilter:
 
     `account` is None for all accounts, which only operators read. Operators also get those events
     of an account that the account itself does not get. `kinds`: kinds, or all of a topic
-    (`session.*`). The other fields choose events of sessions, by what their data has.
+    (`session.*`); without any, all but those of players. The other fields choose events of
+    sessions and their players, by what their data has.
     """
 
     account: str | None
@@ -41,7 +44,10 @@ class EventFilter:
         """Return whether a reader with this filter gets an event."""
         if self.account is not None and event.account != self.account:
             return False
-        if self.kind_names is not None and event.kind not in self.kind_names:
+        if self.kind_names is None:
+            if event.kind in ONLY_IF_NAMED:
+                return False
+        elif event.kind not in self.kind_names:
             return False
         if self.session is not None and event.row.object != self.session:
             return False
@@ -49,23 +55,26 @@ class EventFilter:
 
     @cached_property
     def kind_names(self) -> frozenset[str] | None:
-        """The kinds that the reader gets; None for all, also those of another release."""
+        """The kinds that the reader gets.
+
+        None for all but ONLY_IF_NAMED, also those of another release.
+        """
         is_of_sessions = self.session is not None or self.reads_data
         if self.is_operator and not self.kinds and not is_of_sessions:
             return None
         names = frozenset(KINDS) if self.is_operator else _FOR_ACCOUNTS
         if is_of_sessions:
             names &= _OF_SESSIONS
-        if self.kinds:
-            names = frozenset(
-                name for name in names if any(_matches(each, name) for each in self.kinds)
-            )
-        return names
+        if not self.kinds:
+            return names - ONLY_IF_NAMED
+        return frozenset(
+            name for name in names if any(_matches(each, name) for each in self.kinds)
+        )
 
     @cached_property
     def retentions(self) -> frozenset[Retention]:
         """The classes of retention that the reader gets events of."""
-        names = KINDS if self.kind_names is None else self.kind_names
+        names = KINDS.keys() - ONLY_IF_NAMED if self.kind_names is None else self.kind_names
         return frozenset(KINDS[name].retention for name in names)
 
     @cached_property

@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType, ModuleType
 
-from controlplane.domain.events import accounts, agents, applications, fleet, sessions, webhooks
+from controlplane.domain.events import (
+    accounts,
+    agents,
+    applications,
+    fleet,
+    players,
+    sessions,
+    webhooks,
+)
 from controlplane.domain.events.event import Event, Retention
 
-_MODULES = (sessions, applications, accounts, webhooks, agents, fleet)
+_MODULES = (sessions, players, applications, accounts, webhooks, agents, fleet)
 
 
 def _kinds_of(module: ModuleType) -> Iterator[type[Event]]:

@@ -26,7 +26,7 @@ class Topic(Enum):
     REGION = auto()  # Name
     NODE_POOL = auto()  # Name
     REGISTRY = auto()  # Name
-    EVENT = auto()  # Without a key: the log has further events
+    EVENT = auto()  # Without a key: the log has further events. A key: personal data was removed
     WEBHOOK = auto()  # Id
     STOP_ORDER = auto()  # Agent, internal id: a new order that is to be sent
 

@@ -1,5 +1,8 @@
 """The tables of the log of events, and of what it has of tags."""
 
+OF_PLAYERS = "kind IN ('players.joined', 'players.left')"
+"""The condition of the events that have ids of players, as their index has it."""
+
 EVENT_TABLES = """
 -- The log of events. `address` is where the request came from, empty if there was none.
 CREATE TABLE event (
@@ -14,9 +17,11 @@ CREATE TABLE event (
     object TEXT NOT NULL,
     data TEXT NOT NULL
 ) STRICT;
--- Every event is written to each index: a query by anything else reads a bounded part of the log.
+-- Every event is written to both indexes: a query by anything else reads a bounded part of it.
 CREATE INDEX event_by_account ON event(account);
 CREATE INDEX event_by_object ON event(object);
+-- No other events are in this index, by which personal data is removed when it is old.
+CREATE INDEX event_of_players ON event(time_ms) WHERE kind IN ('players.joined', 'players.left');
 
 -- Readers of a class of an account's events begin after this number: older ones were removed, or
 -- are of a former account of this name. By age all events are removed alike: both texts are empty.

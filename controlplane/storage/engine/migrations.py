@@ -79,6 +79,7 @@ CREATE TABLE application (
     capabilities TEXT NOT NULL DEFAULT '[]',
     image_init INTEGER NOT NULL DEFAULT 0,
     contiguous INTEGER NOT NULL DEFAULT 0,
+    player_events INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,
     PRIMARY KEY (account, name)
 ) STRICT;

@@ -1,7 +1,8 @@
 """Queries of the audit, which is a filter of the log of events.
 
 A page is read from the index of its object or account, or from the log, in the order of the
-numbers. The other filters have no index: a page with one of them looks at SCANNED events at most.
+numbers. It looks at SCANNED events at most: the other filters have no index, and events of players
+are passed over unless `kind` names them.
 """
 
 import json
@@ -9,6 +10,7 @@ from typing import Any
 
 from controlplane.domain.access.audit import AuditFilter, AuditLine, AuditPage
 from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.event_schema import OF_PLAYERS
 from tiltyard.runtime.clock import from_ms
 
 SCANNED = 50_000  # Events that a page looks at, some 50 ms of the thread of long reads
@@ -32,6 +34,7 @@ def page_query(wanted: AuditFilter, after: int) -> tuple[str, dict[str, Any]]:
         "account = :account": wanted.account,
         "actor = :actor": wanted.actor,
         by_kind: wanted.kind,
+        f"NOT ({OF_PLAYERS})": True if wanted.kind is None else None,
         "sequence > :after": after if after >= 0 else None,
     }
     sql = (
@@ -53,9 +56,6 @@ def scan_query(wanted: AuditFilter) -> tuple[str, dict[str, Any]]:
 
 def _last_scanned(db: Database, wanted: AuditFilter) -> int:
     """Return the number before which a page goes on that looks no further; 0 for the oldest."""
-    is_indexed = wanted.kind is None and wanted.actor is None
-    if is_indexed and (wanted.object is None or wanted.account is None):
-        return 0
     row = db.execute(*scan_query(wanted)).fetchone()
     return 0 if row is None else int(row[0]) + 1
 

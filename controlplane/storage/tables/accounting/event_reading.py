@@ -15,6 +15,7 @@ from controlplane.domain.events.positions import EventsGoneError, Position
 from controlplane.domain.events.stored import EventRow, StoredEvent
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import position
+from controlplane.storage.engine.event_schema import OF_PLAYERS
 from controlplane.storage.tables.accounting.event_retention import start_of
 
 SCANNED = 20_000  # Rows that one read looks at, some 20 ms of its thread
@@ -60,6 +61,14 @@ def read_newer(db: Database, after: int, limit: int) -> tuple[Position, Sequence
     return newest, _events(db, newest.epoch, "sequence > :after", values)
 
 
+def event_at(db: Database, at: Position) -> StoredEvent | None:
+    """Read the event of a position; None if it was removed, or is not of this log."""
+    epoch = position(db).epoch
+    values = {"number": at.number, "limit": 1}
+    found = _events(db, epoch, "sequence = :number", values)
+    return found[0] if found and at.epoch == epoch else None
+
+
 def first_position(db: Database, wanted: EventFilter) -> Position:
     """Return the position before the oldest event that a reader can get."""
     return Position(position(db).epoch, start_of(db, wanted))
@@ -84,7 +93,9 @@ def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> Eve
     condition = f"{range_} AND sequence <= :upto"
     most = max(limit, PARSED) if wanted.reads_data else limit
     values |= {"upto": upto, "limit": most}
-    if wanted.kind_names is not None:
+    if wanted.kind_names is None:
+        condition += f" AND NOT ({OF_PLAYERS})"
+    else:
         condition += f" AND kind {db.dialect.in_list('kinds')}"
         values["kinds"] = db.dialect.list_value(sorted(wanted.kind_names))
     events = _events(db, newest.epoch, condition, values)

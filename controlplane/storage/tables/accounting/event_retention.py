@@ -8,10 +8,15 @@ removal notes how far it has come, so that a reader that is behind it learns of 
 from controlplane.domain.events.event import Retention
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.kinds import kinds_kept
+from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import position
+from controlplane.storage.engine.event_schema import OF_PLAYERS
 from controlplane.storage.engine.statements import PORTION
 from tiltyard.runtime.clock import to_ms
+
+EVENTS_REMOVED = "removed"
+"""Key of a change: events that may be in memory were removed."""
 
 _BY_AGE = ""  # In place of a class of retention: events of all classes
 
@@ -40,6 +45,26 @@ def remove_old(db: Database, after: int, *, before: float, now: float) -> int | 
     if removed:
         _begin_after(db, "", _BY_AGE, removed)
     return last
+
+
+def remove_of_players(db: Database, before: float) -> int:
+    """Remove at most PORTION of the events of players from before a time; return how many."""
+    rows = db.execute(
+        f"SELECT sequence, account FROM event WHERE {OF_PLAYERS} AND time_ms < :before"  # noqa: S608
+        " ORDER BY time_ms LIMIT :portion",
+        {"before": to_ms(before), "portion": PORTION},
+    ).fetchall()
+    if rows:
+        numbers = [number for number, _ in rows]
+        sql = f"DELETE FROM event WHERE sequence {db.dialect.in_list('numbers')}"  # noqa: S608
+        db.execute(sql, {"numbers": db.dialect.list_value(numbers)})
+        db.changed(Topic.EVENT, EVENTS_REMOVED)
+    newest: dict[str, int] = {}
+    for number, account in rows:
+        newest[account] = max(number, newest.get(account, 0))
+    for account, number in newest.items():
+        _begin_after(db, account, Retention.PLAYERS.name, number)
+    return len(rows)
 
 
 def has_surplus(db: Database, account: str, most: int) -> bool:

@@ -40,7 +40,8 @@ PORTION = 20  # Applications read per query of a list
 _COLUMNS = (
     "account, name, registry, repository, tag_keep, network_mode, node_pool, regions, limits,"
     " reserved_nano_cpus, reserved_memory_bytes, reserved_gpus, ports, disk_bytes, pids,"
-    " shm_bytes, stop_signal, stop_grace, capabilities, image_init, contiguous"
+    " shm_bytes, stop_signal, stop_grace, capabilities, image_init, contiguous,"
+    " player_events"
 )
 _VALUES = ", ".join(f":{column}" for column in _COLUMNS.split(", "))
 _AS_JSON = ("regions", "limits", "ports", "capabilities")

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.errors import StoreError
 from controlplane.domain.events.filters import EventFilter
+from controlplane.domain.events.players import PlayersJoined
 from controlplane.domain.events.positions import EventsGoneError, Position
+from controlplane.domain.events.sessions import SessionSubject
 from controlplane.events import event_log
 from controlplane.events.event_log import FOLLOWED_FOR, EventLog
 from controlplane.storage.engine.changes import Change, Topic
@@ -16,6 +19,7 @@ from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import begin_epoch
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounting.event_reading import read_after, read_newer
+from controlplane.storage.tables.accounting.event_retention import remove_of_players
 from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.system import eventually
 from tests.support.controlplane.transactions import Go, fail_once, intercept, opened
@@ -27,6 +31,11 @@ ALICE = EventFilter("alice")
 def append(db: Database, *names: str, account: str = "alice") -> None:
     for name in names:
         db.append(starting(account, name, 1000.0))
+
+
+def append_players(db: Database, *players: str) -> None:
+    subject = SessionSubject("alice", "m", "game", "v1", "local", "{}")
+    db.append(PlayersJoined(*subject.named(ITSELF, 1000.0), players=players))
 
 
 @pytest.fixture
@@ -211,3 +220,21 @@ async def test_many_readers_are_woken_in_portions(
     await store.run(append, "s")
     await asyncio.gather(*readers, beside)
     assert order == ["reader", "reader", "other", "reader", "reader", "other", "reader", "reader"]
+
+
+async def test_players_whose_events_were_removed_are_not_read_from_memory(
+    store: Store, log: EventLog
+) -> None:
+    start = await log.newest()
+    task = await waiting(log, start)
+    await store.run(append_players, "ann")
+    await task
+    wanted = EventFilter("alice", kinds=("players.*",))
+    assert await names(log, start, wanted) == ["m"]
+    task = await waiting(log, await log.newest())
+    await store.run(remove_of_players, 2000.0)
+    await store.run(append, "next")
+    await task
+    with pytest.raises(EventsGoneError):
+        await log.read(wanted, start)
+    assert await names(log, start) == ["next"]

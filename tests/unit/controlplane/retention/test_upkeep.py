@@ -30,5 +30,5 @@ async def test_other_kinds_are_removed_after_an_unexpected_error_of_one(
     store = FailingStore()
     upkeep = Upkeep(cast("Any", store), Config(state_dir=tmp_path), FakeClock())
     await upkeep.forget()
-    assert store.removed == 7
+    assert store.removed == 8
     assert caplog.messages == ["cannot delete old data: internal error kind=confirmed stops"]

@@ -46,9 +46,9 @@ async def write(store: Store, chance: Random) -> None:
     transactions = [
         partial(store.run, sessions.reserve, cold(name)),
         partial(store.run, running),
-        partial(store.run, players.join, "alice", name, player, now=1.0),
-        partial(store.run, players.leave, "alice", name, player),
-        partial(store.run, players.leave_all, "alice", player),
+        partial(store.run, players.join, "alice", name, player, actor=None, now=1.0),
+        partial(store.run, players.leave, "alice", name, player, actor=None, now=1.0),
+        partial(store.run, players.leave_all, "alice", player, actor=None, now=1.0),
         partial(store.run, sessions.request_stop, "alice", name, actor=OPERATOR, now=2.0),
         partial(store.run, session_ends.end_stopped, *host, 3.0),
         partial(store.run, session_ends.end_all_missing, *host[:1], ["i"], 3.0),

@@ -2,11 +2,14 @@
 
 import pytest
 
+from controlplane.domain.access.audit import ITSELF
+from controlplane.domain.events.players import PlayersJoined
 from controlplane.domain.events.positions import Position
+from controlplane.domain.events.sessions import SessionSubject
 from controlplane.domain.webhooks.retries import DELAYS
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import begin_epoch, position
-from controlplane.storage.tables.accounting.event_retention import remove_old
+from controlplane.storage.tables.accounting.event_retention import remove_of_players, remove_old
 from controlplane.storage.tables.webhooks import webhooks
 from controlplane.webhooks.endpoint import SAVED_EVERY
 from tests.support.fake_clock import until_idle
@@ -84,6 +87,51 @@ async def test_failed_event_that_was_removed_is_a_gap(delivering: Delivering) ->
     assert gap == {"from": failed, "to": failed, "cause": "retention"}
     assert delivering.sender.objects(URL)[-1] == "b"
     assert (await delivering.state(webhook)).failed == 0
+
+
+async def cause_players(delivering: Delivering, *players: str) -> None:
+    """Append an event of players of a session."""
+    subject = SessionSubject("alice", "m", "game", "v1", "local", "{}")
+    event = PlayersJoined(*subject.named(ITSELF, delivering.clock.time()), players=players)
+    await delivering.store.run(lambda db: db.append(event))
+    await until_idle()
+
+
+async def test_webhook_has_players_only_if_its_filter_names_them(delivering: Delivering) -> None:
+    await delivering.create(URL, kinds=ALL)
+    await delivering.create(f"{URL}named", kinds=("players.joined",))
+    await cause_players(delivering, "ann")
+    await delivering.cause("a")
+    sent = [(one.url, one.kind) for one in delivering.sender.sent]
+    assert (f"{URL}named", "players.joined") in sent
+    assert (URL, "token.revoked") in sent
+    assert (URL, "players.joined") not in sent
+
+
+async def test_failed_event_of_players_is_sent_again(delivering: Delivering) -> None:
+    delivering.sender.answers[URL] = [500]
+    webhook = await delivering.create(URL, kinds=("players.*",))
+    await cause_players(delivering, "ann")
+    await delivering.stop()
+    await delivering.start()
+    await delivering.clock.advance(DELAYS[0])
+    assert [one.data["data"]["players"] for one in delivering.sender.sent] == [["ann"], ["ann"]]
+    assert (await delivering.state(webhook)).failed == 0
+
+
+async def test_failed_event_is_sent_again_after_later_ones_were_removed(
+    delivering: Delivering,
+) -> None:
+    delivering.sender.answers[URL] = [500]
+    await delivering.create(URL, kinds=("token.*", "players.*"))
+    await delivering.cause("a")
+    await cause_players(delivering, "ann")
+    await delivering.stop()
+    await delivering.store.run(remove_of_players, delivering.clock.time() + 1)
+    await delivering.start()
+    await delivering.clock.advance(DELAYS[0])
+    assert delivering.sender.objects(URL)[:2] == ["a", "a"]
+    assert await delivering.events("webhook.gap") != []
 
 
 async def test_webhook_of_a_restored_database_goes_on_in_its_new_epoch(

@@ -101,4 +101,29 @@ def test_filters_of_sessions_choose_no_other_events(chosen: dict[str, Any]) -> N
 def test_filter_names_the_classes_of_retention_that_it_reads() -> None:
     assert EventFilter("a", session="s").retentions == {Retention.SESSIONS}
     assert EventFilter("a", kinds=("application.*",)).retentions == {Retention.ACTS}
-    assert EventFilter(None, is_operator=True).retentions == set(Retention)
+    others = set(Retention) - {Retention.PLAYERS}
+    assert EventFilter(None, is_operator=True).retentions == others
+    assert EventFilter("a").retentions == others
+    assert EventFilter("a", kinds=("players.left",)).retentions == {Retention.PLAYERS}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "matches"),
+    [
+        ({}, False),
+        ({"session": "s"}, False),
+        ({"image": "game"}, False),
+        ({"kinds": ("session.*",)}, False),
+        ({"kinds": ("players.*",)}, True),
+        ({"kinds": ("session.*", "players.joined")}, True),
+        ({"kinds": ("players.*",), "session": "s", "labels": {"mode": "duel"}}, True),
+        ({"kinds": ("players.*",), "session": "t"}, False),
+        ({"kinds": ("players.left",)}, False),
+    ],
+)
+@pytest.mark.parametrize("is_operator", [False, True])
+def test_players_are_for_readers_who_name_them(
+    chosen: dict[str, Any], is_operator: bool, matches: bool
+) -> None:
+    wanted = EventFilter("a", is_operator=is_operator, **chosen)
+    assert wanted.matches(stored("players.joined", **READY)) is matches

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, cast
@@ -56,6 +57,7 @@ from tests.unit.controlplane.storage.tables.test_noted_changes import (
     begin,
     ended,
     nothing,
+    played,
     running,
 )
 from tests.unit.controlplane.storage.tables.webhooks import calls as webhook_calls
@@ -143,6 +145,18 @@ def attempt_again(db: Database) -> None:
         sessions.begin_attempt(db, "alice", "one", ATTEMPT, now=NOW)
 
 
+def recorded(db: Database) -> None:
+    played(db)
+    asks = partial(replace, player_events=True)
+    applications.edit(db, KEY, asks, **AT)
+
+
+def with_players_in_the_log(db: Database) -> None:
+    recorded(db)
+    players.join(db, "alice", "one", ["cy"], **AT)
+    cast("SqliteDatabase", db).write_events()
+
+
 EVENTS_OF_TOKENS = ("alice", Retention.ACTS)
 
 OTHERS: list[tuple[Do, Do]] = [
@@ -154,6 +168,7 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: tokens.is_good(db, "x", NOW)),
     (nothing, lambda db: tokens.good_of(db, ["x"], NOW)),
     (nothing, lambda db: event_retention.remove_old(db, 0, before=NOW + 1, now=NOW)),
+    (with_players_in_the_log, lambda db: event_retention.remove_of_players(db, NOW + 1)),
     (nothing, lambda db: event_retention.has_surplus(db, "alice", 1)),
     (nothing, lambda db: event_retention.surplus_of(db, *EVENTS_OF_TOKENS, 1)),
     (nothing, lambda db: event_retention.remove_until(db, *EVENTS_OF_TOKENS, after=0, last=99)),
@@ -179,6 +194,9 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: claims.held_claim(db, "h", "i", NOW)),
     (nothing, lost_times.begin),
     (nothing, lambda db: lost_times.end(db, NOW, 1.0)),
+    (recorded, lambda db: players.join(db, "alice", "one", ["cy"], **AT)),
+    (recorded, lambda db: players.leave(db, "alice", "one", ["ada"], **AT)),
+    (recorded, lambda db: players.leave_all(db, "alice", ["ada"], **AT)),
     (nothing, lambda db: players.most_players(db, "alice", "one")),
     (nothing, lambda db: players.describe(db, "alice", "one")),
     (nothing, lambda db: session_queries.has_row(db, "i")),
@@ -248,6 +266,7 @@ def record(db: Recorder) -> None:
     for wanted in READ_EVENTS:
         event_reading.read_after(db, wanted, event_reading.first_position(db, wanted), 9)
     event_reading.read_newer(db, 0, 9)
+    event_reading.event_at(db, Position(1, 1))
     with suppress(EventsGoneError):
         event_reading.read_after(db, READ_EVENTS[0], Position(0, 0), 9)
     labelled(db)

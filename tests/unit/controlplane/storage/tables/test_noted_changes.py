@@ -53,6 +53,7 @@ from tiltyard.contract import EndReason, NetworkMode, Resources, State
 
 NOW = 1000.0
 ACTOR = Actor("operator")
+AS_NONE: dict[str, Any] = {"actor": None, "now": NOW}  # Without events of players
 APPLICATION = Application(
     account="alice",
     name="game",
@@ -113,7 +114,7 @@ def running(db: Database) -> None:
 
 def played(db: Database) -> None:
     running(db)
-    players.join(db, "alice", "one", ["ada", "bob"], now=NOW)
+    players.join(db, "alice", "one", ["ada", "bob"], actor=None, now=NOW)
 
 
 def ended(db: Database) -> None:
@@ -275,9 +276,9 @@ CASES: list[tuple[str, Do, Do]] = [
     ("missing start", attempted, lambda db: session_ends.end_all_missing(db, "h", ["i"], NOW)),
     ("old sessions", ended, lambda db: session_rows.remove_ended(db, NOW + 1)),
     ("surplus", ended, lambda db: session_rows.remove_numbers(db, [1])),
-    ("join", running, lambda db: players.join(db, "alice", "one", ["ada"], now=NOW)),
-    ("leave", played, lambda db: players.leave(db, "alice", "one", ["ada"])),
-    ("leave all", played, lambda db: players.leave_all(db, "alice", ["bob"])),
+    ("join", running, lambda db: players.join(db, "alice", "one", ["ada"], **AS_NONE)),
+    ("leave", played, lambda db: players.leave(db, "alice", "one", ["ada"], **AS_NONE)),
+    ("leave all", played, lambda db: players.leave_all(db, "alice", ["bob"], **AS_NONE)),
     *webhook_calls.CHANGES,
 ]
 

@@ -25,7 +25,7 @@ CRASH_MS = 99_000
 
 
 async def players_join(store: Store, *players: str, now: float = CRASH - 1) -> None:
-    await store.run(join, "alice", "x", players, now=now)
+    await store.run(join, "alice", "x", players, actor=None, now=now)
 
 
 async def players(store: Store) -> list[str]:
@@ -93,7 +93,7 @@ async def test_wrong_clock_of_a_host_keeps_no_players_of_earlier_runs(
 async def test_players_of_other_sessions_stay(store: Store) -> None:
     other = replace(X, internal_id="j", identity=replace(X.identity, session_id="y"))
     await report(store, "h", X, other)
-    await store.run(join, "alice", "y", ["a"], now=0.0)
+    await store.run(join, "alice", "y", ["a"], actor=None, now=0.0)
     await report(store, "h", failed(), other)
     assert await store.run(joined, "alice", "y") == ["a"]
 
@@ -108,7 +108,7 @@ async def test_session_whose_host_has_lost_its_record_keeps_its_players(store: S
 async def test_highest_number_of_players_of_each_run_is_kept(store: Store) -> None:
     await report(store, "h", X)
     await players_join(store, "a", "b", "c")
-    await store.run(leave, "alice", "x", ["a", "b"])
+    await store.run(leave, "alice", "x", ["a", "b"], actor=None, now=NOW)
     await report(store, "h", failed(time=CRASH))
     await report(store, "h", failed(time=CRASH + 0.5))
     await players_join(store, "d", "e", now=NOW)

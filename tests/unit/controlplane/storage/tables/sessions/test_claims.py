@@ -71,7 +71,7 @@ async def test_standby_of_removed_host_cannot_be_claimed(store: Store) -> None:
 @pytest.mark.parametrize("next_id", ["x", "y"])
 async def test_replaced_claim_keeps_the_players_of_its_id(store: Store, next_id: str) -> None:
     await store.run(reserve, warm("x"))
-    assert await store.run(join, "alice", "x", ["p"], now=0.0) == ["p"]
+    assert await store.run(join, "alice", "x", ["p"], actor=None, now=0.0) == ["p"]
     await store.run(reserve, warm(next_id, Attempt("next", "h", "")), failed=STANDBY)
     kept = await rows(store, "SELECT id, internal_id, player_count FROM session")
     assert kept == [(next_id, "next", 1 if next_id == "x" else 0)]

@@ -31,7 +31,7 @@ from controlplane.sessions.claim import Claims, HeldStandby, claim_of
 from controlplane.sessions.hold import Confirmed, Hold, NothingStarted, Outcome, Unknown
 from controlplane.sessions.plans import Plans
 from controlplane.sessions.start_request import Plan, StartRequest
-from controlplane.sessions.start_row import StartRow
+from controlplane.sessions.start_row import StartRow, shown_cause
 from controlplane.sessions.under_way import Start, StartsUnderWay
 from controlplane.storage.engine.store import Store
 from tiltyard.contract import SessionSpec
@@ -158,7 +158,9 @@ class Starts:
                     self.rate.give_back(*place)
                 raise
             log.info(NOT_STARTED, account=start.account, id=start.id, error=str(error))
-            freeing = self._freeing.start(self._free(start, str(error)), f"free {start.id!r}")
+            freeing = self._freeing.start(
+                self._free(start, shown_cause(error)), f"free {start.id!r}"
+            )
             await asyncio.wait({freeing}, timeout=FREE_WAIT)
             raise
         if confirmed.is_to_stop:

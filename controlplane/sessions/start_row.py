@@ -20,7 +20,7 @@ until the host confirms: so no unknown session runs, and no standby is claimed t
 """
 
 from controlplane.domain.access.audit import Actor
-from controlplane.domain.errors import AgentRefusedError, StoreError
+from controlplane.domain.errors import AgentRefusedError, StoreError, TiltyardError
 from controlplane.domain.hosts.contract import Claim
 from controlplane.domain.sessions.claims import ClaimedStandby
 from controlplane.domain.sessions.sessions import NewSession, Reserved
@@ -188,3 +188,13 @@ class StartRow:
         self.named = hold
         if before is not None:
             before.release()
+
+
+def shown_cause(error: Exception) -> str:
+    """Return the text of a failed start for its account, as its caller gets it.
+
+    The texts of other errors than those of the API are for operators, who find them in the log.
+    """
+    if isinstance(error, TiltyardError):
+        return str(error)
+    return "the database failed" if isinstance(error, StoreError) else "internal error"

@@ -2,13 +2,14 @@
 
 import pytest
 
-from controlplane.domain.errors import AgentRefusedError
+from controlplane.domain.errors import AgentRefusedError, StoreError
 from controlplane.domain.placement.start_failures import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     MOST,
     StartFailures,
 )
+from controlplane.sessions.attempt import Attempts
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import System, assert_error
@@ -156,3 +157,24 @@ def test_a_success_of_one_application_ends_the_avoidance_by_all_but_those_that_f
     failures.note_success(OTHER)
     assert failures.avoided(OTHER, 2.0) is None
     assert failures.avoided(("carol", "game"), 2.0) is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (RuntimeError("no such file: /var/lib/secret"), "internal error"),
+        (StoreError("cannot write /var/lib/secret"), "the database failed"),
+    ],
+)
+@pytest.mark.system(agents=1, application={})
+async def test_event_of_a_failed_start_has_no_text_for_operators(
+    system: System, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Attempts, "call_start", fail)
+    answer = await system.start(id="s")
+    assert answer.status >= 500
+    [event] = (await system.read("/event?session=s&kind=session.start_failed"))["events"]
+    assert event["data"]["why"] == why

@@ -34,9 +34,9 @@ LabelText = Annotated[str, Field(max_length=256)]
 class WebhookBody(Body):
     """The body of POST and PUT; `null` counts as absent.
 
-    Without `kinds`, `image`, `location` and `labels` all events of the account are delivered; the
-    last three choose events of sessions alone. `kinds` has kinds, or all of a topic (`session.*`).
-    `ordered` and `enabled` are true by default.
+    Without `kinds`, `image`, `location` and `labels` all events of the account are delivered, but
+    for those of players, whose kinds must be named; the last three choose events of sessions and
+    players alone. `kinds` has kinds, or all of a topic (`session.*`). `ordered` and `enabled` are true by default.
     """
 
     max_bytes = 64 * 1024

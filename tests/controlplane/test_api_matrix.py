@@ -33,6 +33,14 @@ UNKNOWN = "unknown"
 _numbers = itertools.count()
 
 
+AGENT = (
+    "name, region, node_pool, removed_ms, id, certificate_serial, revoked_ms, draining,"
+    " drain_deadline_ms"
+)
+POOL = "id, revision, size, enabled, env, args, labels, claim_signal"
+"""The columns of a host, and of a warm pool, that callers change."""
+
+
 class World(System):
     """Each account has an application with a pulled tag, a warm pool and a session.
 
@@ -119,7 +127,8 @@ class World(System):
     async def written(self) -> list[list[tuple[Any, ...]]]:
         """Read everything that callers can change, except the last use of tokens.
 
-        Claims are confirmed first, which takes place after their answers.
+        Claims are confirmed first, which takes place after their answers. What the control plane
+        and hosts record by themselves is left out: it takes place at any time.
         """
         await eventually_equals(
             lambda: self.rows("SELECT id FROM session WHERE confirmed = 0"), []
@@ -130,17 +139,22 @@ class World(System):
             "player",
             "application",
             "tag",
-            "warm_pool",
-            "event",
             "region",
             "node_pool",
             "registry",
             "webhook",
-            "agent",
             "enrolment_token",
         )
         found = [await self.rows(f"SELECT * FROM {table}") for table in tables]
-        return [*found, await self.rows("SELECT id, name, revoked_ms FROM token")]
+        return [
+            *found,
+            await self.rows(f"SELECT {AGENT} FROM agent"),
+            await self.rows(
+                "SELECT id, revision, size, enabled, env, args, labels FROM warm_pool"
+            ),
+            await self.rows("SELECT * FROM event WHERE actor_kind <> 'controlplane'"),
+            await self.rows("SELECT id, name, revoked_ms FROM token"),
+        ]
 
 
 Make = Callable[[World, str], Awaitable[str]]

@@ -33,6 +33,7 @@ log = get_logger(__name__)
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0  # Seconds between retries after a database error
+HOSTS_IN_A_STEP = 20  # Hosts that are looked at in one step of the event loop
 PORTION = 200  # News that are written in one transaction
 REST = 2.0  # Pause after a portion, as a multiple of its duration
 
@@ -153,9 +154,13 @@ class TagLog:
         for tag in tags:
             if (tag.account, tag.application) in changed.applications:
                 agents.update(self._fleet.agents_with(*tag.place, tag.image))
-        written = await self._store.read(tag_places.written_on_hosts, known, agents)
+        news: list[TagNews] = []
+        ordered = sorted(agents)
+        for start in range(0, len(ordered), HOSTS_IN_A_STEP):
+            step = ordered[start : start + HOSTS_IN_A_STEP]
+            written = await self._store.read(tag_places.written_on_hosts, known, step)
+            news += self._look_at_hosts(tags, step, written)
         regions = await self._store.read(tag_places.written_in_regions, known)
-        news: list[TagNews] = [*self._look_at_hosts(tags, agents, written)]
         for tag in tags:
             failures = self._failures_of(changed, tag)
             is_there = self._fleet.has_image(*tag.place, tag.image)
@@ -166,7 +171,7 @@ class TagLog:
     def _look_at_hosts(
         self,
         tags: Sequence[TagPlace],
-        agents: set[str],
+        agents: Sequence[str],
         written: dict[tuple[tuple[str, str, str], str], str],
     ) -> list[Pulled]:
         images: dict[str, frozenset[str]] = {}

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from controlplane.applications import tag_log
 from controlplane.domain.errors import StoreError
 from controlplane.storage.tables.applications import tag_places
 from tests.support.controlplane.agent_scripts import Script, refuse, refusing
-from tests.support.controlplane.system import System, eventually_equals
-from tests.support.controlplane.transactions import fail_once, intercept
+from tests.support.controlplane.system import System, eventually, eventually_equals
+from tests.support.controlplane.transactions import Go, fail_once, intercept
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
@@ -167,6 +168,43 @@ async def test_region_that_lost_its_only_host_with_a_tag_fails_and_is_available_
     await become(system, enabled=1, pulled=1, available=1, failed=1)
     await first.start()
     await become(system, enabled=1, pulled=1, available=2, failed=1)
+
+
+async def test_failure_is_no_event_while_a_host_that_may_have_the_image_has_not_reported(
+    system: System,
+) -> None:
+    await system.make_application(tag=None)
+    first, second = system.agents
+    go = asyncio.Event()
+    second.before_pull = refusing_after(go, "IMAGE_NOT_FOUND")
+    await system.enable("v1", pulled_by=[first])
+    await become(system, enabled=1, pulled=1, available=1)
+    await system.stop_serving()
+    await first.stop()
+    go.set()
+    await system.serve()
+    await attempts(system, "a1", 2)
+    await first.start()
+    await eventually(lambda: system.link("a0").state.has_reported)
+    await attempts(system, "a1", 2)
+    await become(system, enabled=1, pulled=1, available=1)
+
+
+async def test_many_news_are_written_in_portions(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tag_log, "PORTION", 1)
+    monkeypatch.setattr(tag_log, "HOSTS_IN_A_STEP", 1)
+    transactions: list[Go] = []
+
+    async def count(go: Go) -> None:
+        transactions.append(go)
+        await go()
+
+    intercept(monkeypatch, tag_places.note_news, count)
+    await system.make_application()
+    await become(system, enabled=1, pulled=2, available=1)
+    assert len(transactions) == 3
 
 
 async def test_image_that_is_there_before_its_tag_is_available_at_once(system: System) -> None:

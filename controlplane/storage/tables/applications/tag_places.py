@@ -27,7 +27,8 @@ _TAGS = (
 _KEY = "account=:account AND application=:application AND tag=:name"
 _CURRENT = (
     "FROM tag WHERE account=:account AND application=:application AND name=:name"
-    " AND digest=:digest AND account IN (SELECT name FROM account WHERE removed_ms IS NULL)"
+    " AND digest=:digest AND EXISTS (SELECT 1 FROM account WHERE account.name=:account"
+    " AND removed_ms IS NULL)"
 )
 """A tag that was not withdrawn since it was looked at, or enabled for another image."""
 
@@ -118,7 +119,7 @@ def _note_pulled(db: Database, news: Pulled, now: float) -> None:
     written = db.execute(
         "INSERT INTO tag_on_host(account, application, tag, agent, digest)"  # noqa: S608
         f" SELECT account, application, name, :agent, digest {_CURRENT}"
-        " AND :agent IN (SELECT name FROM agent WHERE removed_ms IS NULL)"
+        " AND EXISTS (SELECT 1 FROM agent WHERE agent.name=:agent AND removed_ms IS NULL)"
         " ON CONFLICT(account, application, tag, agent) DO UPDATE SET digest=excluded.digest"
         " WHERE tag_on_host.digest <> excluded.digest",
         values,

@@ -44,7 +44,8 @@ EventId = Annotated[
 class EventsQuery(Query):
     """The query of GET /event; what is absent does not filter.
 
-    `kind` can be repeated, or list several with commas; events of players are chosen by it alone. `limit` is of pages, `follow` of streams.
+    `kind` can be repeated, or list several with commas; events of players are chosen by it
+    alone. `limit` is of pages, `follow` of streams.
     """
 
     several: ClassVar[frozenset[str]] = frozenset({"kind"})

@@ -36,7 +36,8 @@ class WebhookBody(Body):
 
     Without `kinds`, `image`, `location` and `labels` all events of the account are delivered, but
     for those of players, whose kinds must be named; the last three choose events of sessions and
-    players alone. `kinds` has kinds, or all of a topic (`session.*`). `ordered` and `enabled` are true by default.
+    players alone. `kinds` has kinds, or all of a topic (`session.*`). `ordered` and
+    `enabled` are true by default.
     """
 
     max_bytes = 64 * 1024

@@ -71,13 +71,14 @@ class HostMaker:
         deliveries = Deliveries(row.name, self._clock, self._random)
         stops = self._stops(state, deliveries)
         orders = Orders(state, self._store, deliveries, self._clock)
+        responds = partial(is_responsive, row.name)
         images = Images(
             state,
             ImageRoom(state),
             orders,
             self._store,
             login_for=self._login_for,
-            is_responsive=partial(is_responsive, row.name),
+            is_responsive=responds,
             clock=self._clock,
             random=self._random,
         )
@@ -87,7 +88,14 @@ class HostMaker:
             stops=stops,
             orders=orders,
             images=images,
-            watch=self._watch(state, deliveries, stops=stops, orders=orders, listened=listened),
+            watch=self._watch(
+                state,
+                deliveries,
+                stops=stops,
+                orders=orders,
+                listened=listened,
+                is_responsive=responds,
+            ),
             clock=self._clock,
         )
         images.listeners.append(partial(pull_failed, host))
@@ -107,6 +115,7 @@ class HostMaker:
         stops: Stops,
         orders: Orders,
         listened: Callable[[], float],
+        is_responsive: Callable[[], bool],
     ) -> Watch:
         return Watch(
             state,
@@ -119,6 +128,7 @@ class HostMaker:
             claims=ClaimReplay(state, self._store, self._reports, deliveries, self._clock),
             clock=self._clock,
             listened=listened,
+            is_responsive=is_responsive,
             random=self._random,
             metrics=self._metrics,
             reach=self._reach,

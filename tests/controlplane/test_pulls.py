@@ -10,7 +10,7 @@ import pytest
 from controlplane.domain.access.callers import Caller
 from controlplane.domain.access.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.applications.tags import enable_tag
-from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.agent_scripts import refuse, refusing
 from tests.support.controlplane.system import (
     System,
     assert_error,
@@ -26,6 +26,25 @@ pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls
 
 async def pulls_of(system: System, agent: str = "a0") -> list[dict[str, Any]]:
     return list((await system.read(f"/operator/agent/{agent}"))["pulls"])
+
+
+@pytest.mark.system(unreachable_after=0.4)
+async def test_pulls_go_on_with_the_heartbeat_of_a_host_that_was_silent(system: System) -> None:
+    pulled: list[object] = []
+
+    async def refused(request: object, context: Any) -> None:
+        pulled.append(request)
+        await refuse(context, "IMAGE_NOT_FOUND")
+
+    await system.make_application(tag=None)
+    system.agent.beat = 0.6  # silent for a third of the time
+    system.agent.before_pull = refused
+    await system.enable("v1", pulled_by=())
+    fleet = system.control_plane.fleet
+    for _ in range(2):
+        await eventually(lambda: not fleet.is_responsive("a0"))
+        count = len(pulled) + 1  # one may be under way
+        await eventually(lambda count=count: len(pulled) > count)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("waits", [False, True])

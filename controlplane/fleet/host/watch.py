@@ -73,6 +73,7 @@ class Watch:
     claims: ClaimReplay
     clock: Clock
     listened: Callable[[], float]  # Reads the `ListeningClock`
+    is_responsive: Callable[[], bool]
     random: Random
     metrics: FleetMetrics
     reach: Reach
@@ -159,6 +160,7 @@ class Watch:
             await stream.aclose()
 
     async def _apply(self, message: WatchMessage) -> None:
+        has_returned = not self.is_responsive()
         if message.incarnation != self.host.incarnation:
             self._acked = 0
         self.host.apply(message, self.listened())
@@ -180,7 +182,9 @@ class Watch:
             self.written.note(self._acked, {*self._answered, *self._waiting, *self.host.under_way})
             if isinstance(event, SnapshotEnd):
                 await self.downtime.store_report(self.written.up_to)
-        if isinstance(event, SessionsReported | SnapshotEnd | HostReport | ImagesReported):
+        has_news = isinstance(event, SessionsReported | SnapshotEnd | HostReport | ImagesReported)
+        # A heartbeat has no news, but what waits for the host to answer again can go on.
+        if has_news or has_returned:
             self.host.notify()
 
     async def _apply_sessions(self, event: SessionsReported) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Self
 
+from controlplane.domain.addresses import Network
 from controlplane.metrics.http import HttpMetrics
-from controlplane.settings.model import Config, Network
+from controlplane.settings.model import Config
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)

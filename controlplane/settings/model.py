@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
+from controlplane.domain.addresses import Network
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.names import NAME_RULE, is_name
 from controlplane.domain.steps import STEPS
@@ -30,7 +31,6 @@ from tiltyard.runtime.settings import (
 )
 
 ENV_PREFIX = "TILTYARD_CONTROLPLANE_"
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 NOT_AGENTS = frozenset({"controlplane", "init"})
 """Reserved agent names: the audit uses them for the product itself."""
 WIDEST_PROXIES = 8  # Length of the prefix, of a private network

@@ -1,7 +1,6 @@
 """DNS lookups of webhooks, whose names are chosen by accounts."""
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,15 +8,13 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from controlplane.domain.webhooks.targets import Network, is_allowed
-from controlplane.registries.resolver import look_up
+from controlplane.domain.addresses import Network
+from controlplane.domain.webhooks.targets import is_allowed
+from controlplane.registries.resolver import Addresses, look_up, resolved
 from tiltyard.runtime.fair_queue import FairSlots
 
 THREADS = 32
 """A lookup cannot be cancelled: it holds its thread, and a slot of its account, to its end."""
-
-Addresses = Sequence[tuple[socket.AddressFamily, int, str]]
-"""Family, protocol and address of each."""
 
 
 class ForbiddenAddressError(OSError):
@@ -75,17 +72,7 @@ class CheckedResolver(AbstractResolver):
         found = await self._look_ups.addresses(self._account, host)
         if not all(is_allowed(address, self._networks) for _, _, address in found):
             raise ForbiddenAddressError
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=kind,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for kind, protocol, address in found
-        ]
+        return resolved(host, port, found)
 
     async def close(self) -> None:
         """Do nothing: `LookUps` owns the threads."""

@@ -17,9 +17,10 @@ from importlib.metadata import version
 import aiohttp
 from yarl import URL
 
+from controlplane.domain.addresses import Network
 from controlplane.domain.webhooks.attempts import MAX_ANSWER, Answer
 from controlplane.domain.webhooks.retries import Outcome, outcome_of
-from controlplane.domain.webhooks.targets import Network, is_allowed
+from controlplane.domain.webhooks.targets import is_allowed
 from controlplane.registries.endpoint import is_address
 from controlplane.webhooks.bounded_socket import TOO_LONG, BoundedSocket
 from controlplane.webhooks.resolver import CheckedResolver, ForbiddenAddressError, LookUps

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from controlplane.domain.access.callers import Caller
+from controlplane.domain.addresses import Network
 from controlplane.domain.errors import InvalidRequestError, NotFoundError, Violation
 from controlplane.domain.events.positions import Position
 from controlplane.domain.webhooks.attempts import Attempt
 from controlplane.domain.webhooks.messages import TEST_KIND, own_message
 from controlplane.domain.webhooks.signing import OVERLAP
-from controlplane.domain.webhooks.targets import Network, is_allowed
+from controlplane.domain.webhooks.targets import is_allowed
 from controlplane.domain.webhooks.webhook import Webhook, address_in, check_url, new_id
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.accounting.event_reading import read_after

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from controlplane.registries.resolver import LookUps, Resolver, is_public
+from controlplane.domain.addresses import is_public
+from controlplane.registries.resolver import LookUps, Resolver
 
 PUBLIC = (
     "1.1.1.1",

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from controlplane.domain.addresses import Network
 from controlplane.domain.webhooks.attempts import Answer
-from controlplane.domain.webhooks.targets import Network
 from controlplane.webhooks.sender import Sender
 from tests.support.certificates import Party
 from tiltyard.runtime.clock import Clock, SystemClock

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from controlplane.domain.webhooks.targets import Network, is_allowed
+from controlplane.domain.addresses import Network
+from controlplane.domain.webhooks.targets import is_allowed
 
 NONE: Sequence[Network] = ()
 

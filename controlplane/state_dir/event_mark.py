@@ -6,7 +6,6 @@ not come as far is an older one, and begins an epoch.
 """
 
 import asyncio
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +23,6 @@ log = get_logger(__name__)
 INTERVAL = 10.0  # Seconds between two writes: a copy that is less old may not be noticed
 
 _MAX_BYTES = 100
-_FORM = re.compile(rb"([0-9]{1,18})-([0-9]{1,18})\n")
 
 
 class EventMark:
@@ -71,15 +69,15 @@ class EventMark:
         except OSError as error:
             log.warning("cannot read the number of the last event", error=str(error))
             return None
-        found = _FORM.fullmatch(text or b"")
-        return Position(int(found[1]), int(found[2])) if found else None
+        line, newline, rest = (text or b"").decode("ascii", "replace").partition("\n")
+        return Position.parse(line) if newline and not rest else None
 
     async def _write(self) -> None:
         try:
             newest = await self._store.read(position)
             if newest == self._written:
                 return
-            text = f"{newest.epoch}-{newest.number}\n".encode()
+            text = f"{newest}\n".encode()
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, write_private, self._path, text)
             self._written = newest

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 
 from aiohttp import web
 
@@ -58,15 +59,7 @@ class Asked:
 
 def shown_to(wanted: EventFilter) -> Callable[[StoredEvent], str]:
     """Return the function that formats an event for a reader."""
-    return _for_operators if wanted.is_operator else _for_account
-
-
-def _for_operators(event: StoredEvent) -> str:
-    return event.for_operators
-
-
-def _for_account(event: StoredEvent) -> str:
-    return event.for_account
+    return attrgetter("for_operators" if wanted.is_operator else "for_account")
 
 
 async def end_event_streams(app: web.Application) -> None:

@@ -3,7 +3,7 @@
 OF_PLAYERS = "kind IN ('players.joined', 'players.left')"
 """The condition of the events that have ids of players, as their index has it."""
 
-EVENT_TABLES = """
+EVENT_TABLES = f"""
 -- The log of events. `address` is where the request came from, empty if there was none.
 CREATE TABLE event (
     sequence INTEGER PRIMARY KEY,
@@ -21,7 +21,7 @@ CREATE TABLE event (
 CREATE INDEX event_by_account ON event(account);
 CREATE INDEX event_by_object ON event(object);
 -- No other events are in this index, by which personal data is removed when it is old.
-CREATE INDEX event_of_players ON event(time_ms) WHERE kind IN ('players.joined', 'players.left');
+CREATE INDEX event_of_players ON event(time_ms) WHERE {OF_PLAYERS};
 
 -- Readers of a class of an account's events begin after this number: older ones were removed, or
 -- are of a former account of this name. By age all events are removed alike: both texts are empty.
@@ -66,4 +66,4 @@ CREATE TABLE tag_in_region (
     FOREIGN KEY (account, application, tag) REFERENCES tag(account, application, name)
         ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
-"""
+"""  # noqa: S608

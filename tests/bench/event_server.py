@@ -1,4 +1,4 @@
-"""A control plane that appends events when it is told to: `python -m tests.bench.event_server`.
+"""A control plane that appends events on command: `python -m tests.bench.event_server`.
 
 Its arguments are a folder and a number of accounts. It prints its address and tokens as JSON, and
 then does what each line of its input says, and prints the result as a line of JSON:

@@ -41,7 +41,7 @@ class _Server:
         self.tokens: list[str] = about["tokens"]
         self.operator: str = about["operator"]
 
-    async def tell(self, command: str) -> Any:
+    async def send(self, command: str) -> Any:
         """Send a command; return its result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -87,7 +87,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
 async def _measure(accounts: int, seconds: int, history: int, steps: Steps) -> list[Result]:
     async with _a_server(accounts) as server:
         with steps.step(f"events, {history} are appended in batches"):
-            took = await server.tell(f"history {history}")
+            took = await server.send(f"history {history}")
         with steps.step(f"events, one stream reads {history}"):
             read = await _read_history(server, history)
         with steps.step(f"events, {accounts * STREAMS_EACH} streams for {seconds} s"):
@@ -165,8 +165,8 @@ async def _steady(server: _Server, seconds: int) -> tuple[list[float], float]:
     tokens = [token for token in server.tokens for _ in range(STREAMS_EACH)]
     async with _streams(server, tokens, "/event?kind=session.*") as streams:
         reading = [asyncio.create_task(stream.follow("new-"), name="reader") for stream in streams]
-        told = await server.tell(f"steady {seconds * RATE} {RATE}")
-        committed = told["committed"]
+        done = await server.send(f"steady {seconds * RATE} {RATE}")
+        committed = done["committed"]
         await asyncio.sleep(1.0)
         for reader in reading:
             reader.cancel()
@@ -177,7 +177,7 @@ async def _steady(server: _Server, seconds: int) -> tuple[list[float], float]:
             for name, time in stream.got.items()
         ]
     assert len(waits) == len(committed) * STREAMS_EACH, "events are missing"
-    return waits, told["cpu"]
+    return waits, done["cpu"]
 
 
 async def _burst(server: _Server, count: int) -> tuple[float, float]:
@@ -187,9 +187,9 @@ async def _burst(server: _Server, count: int) -> tuple[float, float]:
         reading = [
             asyncio.create_task(stream.follow("burst"), name="reader") for stream in streams
         ]
-        told = await server.tell("burst")
+        done = await server.send("burst")
         for reader in reading:
             reader.cancel()
         await asyncio.wait(reading)
         last = max(stream.got["burst"] for stream in streams)
-    return (last - told["committed"]) * 1000, told["longest"] * 1000
+    return (last - done["committed"]) * 1000, done["longest"] * 1000

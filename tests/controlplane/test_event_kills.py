@@ -30,7 +30,7 @@ Broken = (OSError, http.client.HTTPException)
 
 
 class Writer:
-    """Creates applications of an account, one after another, until it is told to stop."""
+    """Creates applications of an account, one after another, until it is stopped."""
 
     def __init__(self, connect: Connect, name: str) -> None:
         self._connect = connect
@@ -40,7 +40,7 @@ class Writer:
         self.progress = threading.Condition()
 
     def run(self, stopped: threading.Event) -> None:
-        """Write until told to stop; a request without an answer is not repeated."""
+        """Write until stopped; a request without an answer is not repeated."""
         for number in itertools.count():
             if stopped.is_set():
                 return

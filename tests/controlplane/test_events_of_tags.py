@@ -275,6 +275,15 @@ async def test_reports_without_other_images_write_nothing(system: System) -> Non
 async def test_host_that_lost_its_images_pulls_them_again(system: System) -> None:
     await system.make_application()
     await become(system, enabled=1, pulled=2, available=1)
+    noted = asyncio.Event()
+
+    async def later(_request: object, _context: object) -> None:
+        await noted.wait()
+
+    # Otherwise the host may have it again before the loss is written.
+    system.agents[1].before_pull = later
     system.agents[1].images.clear()
     system.agents[1].report_images()
+    await eventually_equals(lambda: system.rows("SELECT agent FROM tag_on_host"), [("a0",)])
+    noted.set()
     await become(system, enabled=1, pulled=3, available=1)

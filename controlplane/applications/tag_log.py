@@ -23,16 +23,14 @@ from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.storage.engine.changes import Change, Topic
+from controlplane.storage.engine.follower import write_when_woken
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.applications import tag_places
-from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-FIRST_RETRY = 0.1
-LONGEST_RETRY = 5.0  # Seconds between retries after a database error
 HOSTS_IN_A_STEP = 20  # Hosts that are looked at in one step of the event loop
 PORTION = 200  # News that are written in one transaction
 REST = 2.0  # Pause after a portion, as a multiple of its duration
@@ -82,20 +80,22 @@ class TagLog:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=LONGEST_RETRY)
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            changed = self._changed
-            self._changed = _Changed()
-            try:
-                await self._write(await self._news(changed))
-                back_off.reset()
-            except StoreError as error:
-                log.warning("cannot write events of tags", error=str(error))
-                self._changed.add(changed)
-                self._wake.set()
-                await back_off.wait()
+        await write_when_woken(
+            self._wake,
+            self._write_changed,
+            failed=_log_failure,
+            clock=self._clock,
+            random=self._random,
+        )
+
+    async def _write_changed(self) -> None:
+        changed = self._changed
+        self._changed = _Changed()
+        try:
+            await self._write(await self._news(changed))
+        except StoreError:
+            self._changed.add(changed)
+            raise
 
     # ---- changes
 
@@ -205,3 +205,7 @@ class TagLog:
             await self._store.run(tag_places.note_news, portion, self._clock.time())
             if start + PORTION < len(news):
                 await self._clock.sleep(REST * (self._clock.monotonic() - began))
+
+
+def _log_failure(error: StoreError) -> None:
+    log.warning("cannot write events of tags", error=str(error))

@@ -13,16 +13,14 @@ from controlplane.domain.hosts.conditions import Avoidance, HostConditions
 from controlplane.domain.placement.start_failures import EVERYONE
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
+from controlplane.storage.engine.follower import write_when_woken
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts.conditions import note_conditions, note_draining
-from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
 log = get_logger(__name__)
 
-FIRST_RETRY = 0.1
-LONGEST_RETRY = 5.0  # Seconds between retries after a database error
 REST = 2.0  # Pause after a portion of draining sessions, as a multiple of its duration
 
 
@@ -44,18 +42,13 @@ class FleetLog:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        back_off = BackOff(self._clock, self._random, first=FIRST_RETRY, longest=LONGEST_RETRY)
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self._write_conditions()
-                await self._write_drains()
-                back_off.reset()
-            except StoreError as error:
-                log.warning("cannot write events of hosts", error=str(error))
-                self._wake.set()
-                await back_off.wait()
+        await write_when_woken(
+            self._wake, self._write, failed=_log_failure, clock=self._clock, random=self._random
+        )
+
+    async def _write(self) -> None:
+        await self._write_conditions()
+        await self._write_drains()
 
     def _note_host(self, host: Host) -> None:
         name = host.name
@@ -128,3 +121,7 @@ class FleetLog:
             return True
         await self._clock.sleep(REST * (self._clock.monotonic() - began))
         return False
+
+
+def _log_failure(error: StoreError) -> None:
+    log.warning("cannot write events of hosts", error=str(error))

@@ -7,6 +7,7 @@ applies it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from random import Random
 
 from controlplane.domain.errors import StoreError
 from controlplane.storage.engine.changes import Change, Changes, Topic
@@ -96,3 +97,28 @@ class Follower:
         self._ended += 1
         self._round_ended.set()
         self._round_ended = asyncio.Event()
+
+
+async def write_when_woken(
+    wake: asyncio.Event,
+    write: Callable[[], Awaitable[object]],
+    *,
+    failed: Callable[[StoreError], object],
+    clock: Clock,
+    random: Random,
+) -> None:
+    """Write whenever woken, until cancelled; after an error of the database again, with `failed`.
+
+    `write` can be repeated: what it could not write is still to be written.
+    """
+    back_off = BackOff(clock, random, first=FIRST_RETRY, longest=LONGEST_RETRY)
+    while True:
+        await wake.wait()
+        wake.clear()
+        try:
+            await write()
+            back_off.reset()
+        except StoreError as error:
+            failed(error)
+            wake.set()
+            await back_off.wait()

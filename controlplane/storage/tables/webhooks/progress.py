@@ -20,8 +20,6 @@ from controlplane.storage.engine.statements import write_row
 from controlplane.storage.tables.webhooks.attempts import record_attempt
 from tiltyard.runtime.clock import from_ms, to_ms
 
-_GENERATION = "SELECT account FROM webhook WHERE id=:webhook AND generation=:generation"
-
 
 def begin_progress(db: Database, webhook_id: str, position: Position) -> None:
     """Let a new webhook deliver what comes after a position."""
@@ -59,9 +57,8 @@ def record_result(db: Database, result: Result, now: float) -> bool:
     """
     if not record_attempt(db, result.webhook, result.attempt):
         return False
-    values = {"webhook": result.webhook, "generation": result.generation}
-    row = db.execute(_GENERATION, values).fetchone()
-    if row is None:
+    account = _account_of(db, result.webhook, result.generation)
+    if account is None:
         return False
     is_done = isinstance(result.decision, Done)
     _write_failed(db, result)
@@ -78,44 +75,35 @@ def record_result(db: Database, result: Result, now: float) -> bool:
     )
     is_given_up = isinstance(result.decision, GiveUp)
     if result.number == GAP and (is_done or is_given_up):
-        db.execute("UPDATE webhook_progress SET gap=NULL WHERE webhook=:webhook", values)
+        sql = "UPDATE webhook_progress SET gap=NULL WHERE webhook=:webhook"
+        db.execute(sql, {"webhook": result.webhook})
     elif is_given_up:
         given_up = str(Position(result.position.epoch, result.number))
-        add_gap(db, row[0], result.webhook, Gap(given_up, given_up, "failed", now))
+        add_gap(db, account, result.webhook, Gap(given_up, given_up, "failed", now))
     if isinstance(result.decision, Disable):
-        _disable(db, row[0], result, now)
+        _disable(db, account, result, now)
         return False
     return True
 
 
 def save_position(db: Database, webhook: Webhook, position: Position) -> None:
     """Note that a webhook delivers nothing up to a position that it has not delivered."""
-    db.execute(
-        "UPDATE webhook_progress SET epoch=:epoch, number=:number WHERE webhook=:webhook"  # noqa: S608
-        f" AND EXISTS ({_GENERATION})",
-        {
-            "epoch": position.epoch,
-            "number": position.number,
-            "webhook": webhook.id,
-            "generation": webhook.generation,
-        },
-    )
+    if _account_of(db, webhook.id, webhook.generation) is not None:
+        _set_position(db, webhook.id, position)
 
 
 def pass_gap(db: Database, webhook: Webhook, gap: Gap, resume: Position) -> bool:
     """Record a gap, and let a webhook go on after it; False if the webhook was changed."""
-    values = {"webhook": webhook.id, "generation": webhook.generation}
-    if db.execute(_GENERATION, values).fetchone() is None:
+    if _account_of(db, webhook.id, webhook.generation) is None:
         return False
-    save_position(db, webhook, resume)
+    _set_position(db, webhook.id, resume)
     add_gap(db, webhook.account, webhook.id, gap)
     return True
 
 
 def drop_event(db: Database, webhook: Webhook, number: int, gap: Gap) -> bool:
     """Record that a failed event was removed from the log before it was delivered."""
-    values = {"webhook": webhook.id, "generation": webhook.generation}
-    if db.execute(_GENERATION, values).fetchone() is None:
+    if _account_of(db, webhook.id, webhook.generation) is None:
         return False
     sql = "DELETE FROM webhook_retry WHERE webhook=:webhook AND number=:number"
     db.execute(sql, {"webhook": webhook.id, "number": number})
@@ -174,6 +162,22 @@ def rewind(db: Database, webhook: Webhook, first: Position) -> None:
     db.execute(
         "DELETE FROM webhook_retry WHERE webhook=:webhook AND number > :least",
         {"webhook": webhook.id, "least": GAP if webhook.ordered else first.number - 1},
+    )
+
+
+def _account_of(db: Database, webhook_id: str, generation: int) -> str | None:
+    """Return the account of a webhook; None if the webhook was changed or removed meanwhile."""
+    row = db.execute(
+        "SELECT account FROM webhook WHERE id=:webhook AND generation=:generation",
+        {"webhook": webhook_id, "generation": generation},
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _set_position(db: Database, webhook_id: str, position: Position) -> None:
+    db.execute(
+        "UPDATE webhook_progress SET epoch=:epoch, number=:number WHERE webhook=:webhook",
+        {"epoch": position.epoch, "number": position.number, "webhook": webhook_id},
     )
 
 

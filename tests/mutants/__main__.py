@@ -1,7 +1,8 @@
 """`python -m tests.mutants`: what `make mutants ONLY=…` runs.
 
-Every mutation is applied alone, to a copy of the working tree. Each test that its row names has to
-fail there; the same tests have to pass in the copy without a mutation.
+Every mutation is applied alone, to a copy of the working tree; several copies are used side by
+side. Each test that its row names has to fail there; the same tests have to pass in the copy
+without a mutation.
 """
 
 import os
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import click
 
@@ -19,6 +22,7 @@ from tests.mutants.table import Mutant, load
 from tests.support.harness import ROOT, copy_sources
 
 LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
+WHOLE_SECONDS = 1800  # All tests without a mutation
 TIMEOUT = 60  # Seconds of one test, unless it is marked: many hang with a defect
 PASSED = 0
 FAILED = 1
@@ -38,8 +42,10 @@ def build(tree: Path) -> None:
         raise click.ClickException(f"cannot build {PATH.name}:\n{done.stderr}")
 
 
-def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
-    """Run tests in a source tree; return pytest's exit code and output.
+def run_tests(
+    tree: Path, tests: Iterable[str], *, seconds: float = LONGEST_SECONDS
+) -> tuple[int, str]:
+    """Run tests in a source tree, for so many seconds; return pytest's exit code and output.
 
     Skipped tests of the real parts count as failed, as in CI.
     """
@@ -59,11 +65,11 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LONGEST_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return FAILED, f"still running after {LONGEST_SECONDS} s"
+        return FAILED, f"still running after {seconds:.0f} s"
     return done.returncode, done.stdout
 
 
@@ -97,29 +103,54 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
     return passed
 
 
+def judge(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
+    """Apply mutations, one at a time in each tree; report each, and count the survivors.
+
+    One whose tests cannot be run counts as a survivor.
+    """
+    free = SimpleQueue[Path]()
+    for tree in trees:
+        free.put(tree)
+
+    def judged(mutant: Mutant) -> tuple[list[str], float]:
+        tree = free.get()
+        begin = time.monotonic()
+        try:
+            found = [f"passes: {test}" for test in survived(tree, mutant)]
+        except click.ClickException as error:
+            found = [error.message]
+        free.put(tree)
+        return found, time.monotonic() - begin
+
+    survivors = 0
+    with ThreadPoolExecutor(len(trees)) as pool:
+        for mutant, (found, seconds) in zip(mutants, pool.map(judged, mutants), strict=True):
+            survivors += bool(found)
+            state = "SURVIVED" if found else "killed"
+            click.echo(f"{state:8} {seconds:5.0f} s  {mutant.name}")
+            for line in found:
+                click.echo(f"         {line}")
+    return survivors
+
+
 @click.command()
 @click.option("--only", default="", help="Part of a mutant's name or file.")
-def main(only: str) -> None:
-    """Apply the mutations one by one and report which the tests do not find."""
+@click.option("--jobs", default=os.cpu_count() or 1, help="Mutations at a time.")
+def main(only: str, jobs: int) -> None:
+    """Apply the mutations, each alone, and report which the tests do not find."""
     mutants = [each for each in load() if only in each.name or only in each.file]
     if not mutants:
         raise click.ClickException(f"no mutant has {only!r} in its name or file")
-    survivors = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Path(folder)
-        copy_sources(tree)
-        build(tree)
-        code, output = run_tests(tree, sorted({test for each in mutants for test in each.tests}))
+        trees = [Path(folder) / str(number) for number in range(jobs)]
+        for tree in trees:
+            copy_sources(tree)
+            build(tree)
+        tests = sorted({test for each in mutants for test in each.tests})
+        code, output = run_tests(trees[0], [*tests, "-n", str(jobs)], seconds=WHOLE_SECONDS)
         if code != PASSED:
             raise click.ClickException(f"the tests fail without a mutation:\n{output}")
-        for mutant in mutants:
-            begin = time.monotonic()
-            passed = survived(tree, mutant)
-            survivors += bool(passed)
-            state = "SURVIVED" if passed else "killed"
-            click.echo(f"{state:8} {time.monotonic() - begin:5.0f} s  {mutant.name}")
-            for test in passed:
-                click.echo(f"         passes: {test}")
+        survivors = judge(mutants, trees)
     click.echo(f"{len(mutants)} mutants: {survivors} survived")
     sys.exit(1 if survivors else 0)
 

@@ -1,12 +1,13 @@
 """The tables fit the code, and the runner distinguishes survivors from killed mutants."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
-from tests.mutants.__main__ import run_tests, survived
+from tests.mutants.__main__ import judge, run_tests, survived
 from tests.mutants.table import Mutant, load, mistakes
 from tests.support.harness import ROOT
 
@@ -64,6 +65,16 @@ def test_reports_the_tests_that_pass_in_spite_of_a_mutation(tree: Path) -> None:
 def test_finds_a_row_that_no_longer_fits(tree: Path, mutant: Mutant) -> None:
     assert mistakes(replace(FOUND, tests=FOUND.tests + UNSEEN.tests), tree) == []
     assert len(mistakes(mutant, tree)) == 1
+
+
+def test_judges_mutants_side_by_side(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path_factory.mktemp("tree")
+    shutil.copytree(tree, other, dirs_exist_ok=True)
+    assert judge([FOUND, UNSEEN, FOUND], [tree, other]) == 1
+    states = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert states == ["killed", "SURVIVED", "passes:", "killed"]
 
 
 def test_does_not_count_a_test_that_cannot_be_run_as_failed(tree: Path) -> None:

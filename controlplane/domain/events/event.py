@@ -5,6 +5,7 @@ log. A released kind keeps its name and its fields; a field that gets another me
 `version`.
 """
 
+import json
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, ClassVar
@@ -61,6 +62,19 @@ class Event:
     def data(self) -> dict[str, Any]:
         """Return the fields of this kind by their names in JSON."""
         return {key: _plain(getattr(self, name)) for name, key in data_keys(type(self))}
+
+    def data_json(self) -> str:
+        """Return the data as the JSON text of an object.
+
+        Readers look for fields in the text: each is as `json_field` formats it.
+        """
+        data = self.data()
+        return json.dumps(data) if data else "{}"
+
+
+def json_field(name: str, value: str) -> str:
+    """Format a field as it is in the JSON of data."""
+    return json.dumps({name: value})[1:-1]
 
 
 _data_keys: dict[type[Event], tuple[tuple[str, str], ...]] = {}

@@ -1,10 +1,10 @@
 """Which events a reader of the log gets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from controlplane.domain.events.event import Audience, Retention
+from controlplane.domain.events.event import Audience, Retention, json_field
 from controlplane.domain.events.kinds import KINDS, kinds_kept
 from controlplane.domain.events.sessions import SessionEvent
 from controlplane.domain.events.stored import StoredEvent
@@ -39,6 +39,23 @@ class EventFilter:
     location: str | None = None
     session: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    kind_names: frozenset[str] | None = field(init=False, repr=False)
+    """The kinds that the reader gets.
+
+    None for all but ONLY_IF_NAMED, also those of another release.
+    """
+    reads_data: bool = field(init=False, repr=False)
+    """Whether it depends on the data of events."""
+
+    def __post_init__(self) -> None:
+        """Find out now what each event is compared with: thousands of streams get one at once."""
+        reads_data = self.image is not None or self.location is not None or bool(self.labels)
+        is_of_sessions = self.session is not None or reads_data
+        names = _kind_names(
+            self.kinds, is_operator=self.is_operator, is_of_sessions=is_of_sessions
+        )
+        object.__setattr__(self, "reads_data", reads_data)
+        object.__setattr__(self, "kind_names", names)
 
     def matches(self, event: StoredEvent) -> bool:
         """Return whether a reader with this filter gets an event."""
@@ -54,33 +71,17 @@ class EventFilter:
         return not self.reads_data or self._matches_data(event)
 
     @cached_property
-    def kind_names(self) -> frozenset[str] | None:
-        """The kinds that the reader gets.
-
-        None for all but ONLY_IF_NAMED, also those of another release.
-        """
-        is_of_sessions = self.session is not None or self.reads_data
-        if self.is_operator and not self.kinds and not is_of_sessions:
-            return None
-        names = frozenset(KINDS) if self.is_operator else _FOR_ACCOUNTS
-        if is_of_sessions:
-            names &= _OF_SESSIONS
-        if not self.kinds:
-            return names - ONLY_IF_NAMED
-        return frozenset(
-            name for name in names if any(_matches(each, name) for each in self.kinds)
-        )
-
-    @cached_property
     def retentions(self) -> frozenset[Retention]:
         """The classes of retention that the reader gets events of."""
         names = KINDS.keys() - ONLY_IF_NAMED if self.kind_names is None else self.kind_names
         return frozenset(KINDS[name].retention for name in names)
 
     @cached_property
-    def reads_data(self) -> bool:
-        """Whether it depends on the data of events."""
-        return self.image is not None or self.location is not None or bool(self.labels)
+    def data_texts(self) -> Sequence[str]:
+        """Texts that the data of each event of the filter contains: see `Event.data_json`."""
+        fields = {"image": self.image, "location": self.location}
+        wanted = {name: text for name, text in fields.items() if text is not None}
+        return tuple(json_field(*each) for each in (*wanted.items(), *self.labels.items()))
 
     def _matches_data(self, event: StoredEvent) -> bool:
         data = event.data
@@ -90,6 +91,20 @@ class EventFilter:
             return False
         labels = data.get("labels") or {}
         return all(labels.get(name) == value for name, value in self.labels.items())
+
+
+@lru_cache(maxsize=1024)  # Each stream has a filter, and most are alike
+def _kind_names(
+    patterns: tuple[str, ...], *, is_operator: bool, is_of_sessions: bool
+) -> frozenset[str] | None:
+    if is_operator and not patterns and not is_of_sessions:
+        return None
+    names = frozenset(KINDS) if is_operator else _FOR_ACCOUNTS
+    if is_of_sessions:
+        names &= _OF_SESSIONS
+    if not patterns:
+        return names - ONLY_IF_NAMED
+    return frozenset(name for name in names if any(_matches(each, name) for each in patterns))
 
 
 def _matches(pattern: str, kind: str) -> bool:

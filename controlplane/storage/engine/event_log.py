@@ -5,7 +5,6 @@ changes this row last, and holds it until its COMMIT: once a reader sees a numbe
 become visible.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from tiltyard.runtime.clock import to_ms
 
 def event_row(event: Event) -> dict[str, Any]:
     """Convert an event to the values of its row, without its number."""
-    data = event.data()
     return {
         "time": to_ms(event.time),
         "kind": event.kind,
@@ -28,7 +26,7 @@ def event_row(event: Event) -> dict[str, Any]:
         "actor_kind": event.actor.kind,
         "address": event.actor.address,
         "object": event.subject,
-        "data": json.dumps(data) if data else "{}",
+        "data": event.data_json(),
     }
 
 

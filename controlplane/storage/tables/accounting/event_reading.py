@@ -7,7 +7,6 @@ process wrote the events.
 
 import json
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from controlplane.domain.events.filters import EventFilter
@@ -19,7 +18,7 @@ from controlplane.storage.engine.event_schema import OF_PLAYERS
 from controlplane.storage.tables.accounting.event_retention import start_of
 
 SCANNED = 20_000  # Rows that one read looks at, some 20 ms of its thread
-PARSED = 200  # Events whose data one read looks at, if its limit is not greater
+NEAR = 2000  # Numbers among which a read looks first: most readers get all that is there
 
 
 class EventBatch(NamedTuple):
@@ -82,31 +81,46 @@ def _oldest(db: Database, wanted: EventFilter, start: Position) -> Position | No
 
 def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> EventBatch:
     newest = position(db)
+    upto = min(newest.number, after.number + NEAR)
+    events = _chosen(db, wanted, after=after, upto=upto, limit=limit)
+    if len(events) < limit and upto < newest.number:
+        upto = _end_of_part(db, wanted, after) or newest.number
+        events = _chosen(db, wanted, after=after, upto=upto, limit=limit)
+    matching = list(filter(wanted.matches, events))
+    if len(events) == limit:
+        return EventBatch(matching, events[-1].position, more=True)
+    return EventBatch(matching, Position(newest.epoch, upto), more=upto < newest.number)
+
+
+def _end_of_part(db: Database, wanted: EventFilter, after: Position) -> int | None:
+    """Return the number up to which a read looks; None if that is all of the log."""
     range_, values = _range(db, wanted, after.number)
-    [upto, count] = db.execute(
-        f"SELECT max(sequence), count(*) FROM (SELECT sequence FROM event WHERE {range_}"  # noqa: S608
-        " ORDER BY sequence LIMIT :scanned) AS scanned",
-        values | {"scanned": SCANNED},
+    found = db.execute(
+        f"SELECT sequence FROM event WHERE {range_} ORDER BY sequence LIMIT 1 OFFSET :skipped",  # noqa: S608
+        values | {"skipped": SCANNED - 1},
     ).fetchone()
-    if not count:
-        return EventBatch((), newest)
-    condition = f"{range_} AND sequence <= :upto"
-    most = max(limit, PARSED) if wanted.reads_data else limit
-    values |= {"upto": upto, "limit": most}
+    return None if found is None else int(found[0])
+
+
+def _chosen(
+    db: Database, wanted: EventFilter, *, after: Position, upto: int, limit: int
+) -> list[StoredEvent]:
+    """Read the first events of a filter after a position and up to a number.
+
+    The texts that the database looks for in the data can also be those of another field.
+    """
+    condition, values = _range(db, wanted, after.number)
+    condition += " AND sequence <= :upto"
+    values |= {"upto": upto, "limit": limit}
     if wanted.kind_names is None:
         condition += f" AND NOT ({OF_PLAYERS})"
     else:
         condition += f" AND kind {db.dialect.in_list('kinds')}"
         values["kinds"] = db.dialect.list_value(sorted(wanted.kind_names))
-    events = _events(db, newest.epoch, condition, values)
-    matching = list(islice(filter(wanted.matches, events), limit))
-    if len(matching) == limit:
-        return EventBatch(matching, matching[-1].position, more=True)
-    if len(events) == most:
-        return EventBatch(matching, events[-1].position, more=True)
-    if count == SCANNED:
-        return EventBatch(matching, Position(newest.epoch, upto), more=True)
-    return EventBatch(matching, newest)
+    for number, text in enumerate(wanted.data_texts):
+        condition += f" AND {db.dialect.contains('data', f'text{number}')}"
+        values[f"text{number}"] = text
+    return _events(db, after.epoch, condition, values)
 
 
 def _range(db: Database, wanted: EventFilter, after: int) -> tuple[str, dict[str, Any]]:

@@ -4,10 +4,15 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.event import Retention
 from controlplane.domain.events.filters import EventFilter, is_kind_pattern
+from controlplane.domain.events.sessions import SessionStarting, SessionSubject
 from controlplane.domain.events.stored import EventRow, StoredEvent
+from tiltyard.contract import Identity
 
 READY: dict[str, Any] = {"image": "game", "location": "eu", "labels": {"mode": "duel", "n": "1"}}
 
@@ -127,3 +132,15 @@ def test_players_are_for_readers_who_name_them(
 ) -> None:
     wanted = EventFilter("a", is_operator=is_operator, **chosen)
     assert wanted.matches(stored("players.joined", **READY)) is matches
+
+
+@given(image=st.text(), labels=st.dictionaries(st.text(), st.text(), max_size=3))
+def test_data_of_a_matching_event_has_the_texts_of_the_filter(
+    image: str, labels: dict[str, str]
+) -> None:
+    identity = Identity("a", "s", image, "v1", "eu", labels=labels)
+    event = SessionStarting(*SessionSubject.of(identity).named(ITSELF, 1.0))
+    wanted = EventFilter("a", image=image, location="eu", labels=labels)
+    text = event.data_json()
+    assert wanted.matches(stored(event.kind, **json.loads(text)))
+    assert all(each in text for each in wanted.data_texts)

@@ -15,7 +15,7 @@ from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access import accounts
 from controlplane.storage.tables.accounting import event_reading
-from controlplane.storage.tables.accounting.event_reading import PARSED, first_position, read_after
+from controlplane.storage.tables.accounting.event_reading import first_position, read_after
 from controlplane.storage.tables.accounting.event_retention import remove_old, remove_until
 from tests.support.controlplane.session_events import starting
 from tests.support.controlplane.transactions import connection_of
@@ -74,10 +74,22 @@ async def test_kinds_and_sessions_are_found(store: Store) -> None:
 
 async def test_read_looks_at_a_bounded_part(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_reading, "SCANNED", 3)
+    monkeypatch.setattr(event_reading, "NEAR", 1)
     await write(store, *(session(str(n)) for n in range(4)), token("t"))
     tokens = EventFilter("alice", kinds=("token.*",))
     assert await read(store, tokens, 0) == ([], 3)
     assert await read(store, tokens, 3) == (["t"], 5)
+
+
+async def test_events_of_one_account_among_those_of_others_are_found_in_one_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_reading, "NEAR", 2)
+    others = [session(str(number), "bob") for number in range(8)]
+    await write(store, session("a"), *others, session("b"), session("c"))
+    assert await read(store, ALICE, 0, limit=2) == (["a", "b"], 10)
+    assert await read(store, ALICE, 0) == (["a", "b", "c"], 11)
+    assert await read(store, EventFilter("bob"), 0, limit=1) == (["0"], 2)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +101,10 @@ async def test_read_looks_at_a_bounded_part(store: Store, monkeypatch: pytest.Mo
     ],
 )
 async def test_read_uses_an_index_and_sorts_nothing(
-    store: Store, wanted: EventFilter, index: str
+    store: Store, wanted: EventFilter, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await write(store, session("a"))
+    monkeypatch.setattr(event_reading, "NEAR", 1)
+    await write(store, session("a"), session("b"))
 
     def plans(db: Database) -> str:
         statements: list[str] = []
@@ -172,13 +185,22 @@ async def test_next_account_of_a_name_gets_no_event_of_the_former(store: Store) 
     assert await read(store, ALL, start.number) == (["b"], start.number + 1)
 
 
-async def test_small_page_of_a_filter_of_data_looks_at_many_events(store: Store) -> None:
-    others = [session(str(number)) for number in range(PARSED)]
+async def test_small_page_of_a_filter_of_data_passes_over_other_events(store: Store) -> None:
+    others = [session(str(number)) for number in range(300)]
     await write(store, *others, starting("alice", "b", NOW, "b"), session("c"))
     of_image = EventFilter("alice", image="b")
-    assert await read(store, of_image, 0, limit=1) == ([], PARSED)
-    assert await read(store, of_image, 1, limit=1) == (["b"], PARSED + 1)
-    assert await read(store, of_image, PARSED, limit=5) == (["b"], PARSED + 2)
+    assert await read(store, of_image, 0, limit=1) == (["b"], 301)
+    assert await read(store, of_image, 301, limit=1) == ([], 302)
+    assert await read(store, of_image, 0, limit=5) == (["b"], 302)
+
+
+async def test_text_of_another_field_does_not_match(store: Store) -> None:
+    other = starting("alice", "a", NOW, labels={"image": "b"})
+    await write(store, other, starting("alice", "b", NOW, "b"))
+    of_image = EventFilter("alice", image="b")
+    assert await read(store, of_image, 0, limit=1) == ([], 1)
+    assert await read(store, of_image, 1, limit=1) == (["b"], 2)
+    assert await read(store, EventFilter("alice", labels={"image": "b"}), 0) == (["a"], 2)
 
 
 async def test_oldest_event_of_a_filter_of_data_is_not_the_first_one(store: Store) -> None:

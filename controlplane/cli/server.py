@@ -44,9 +44,14 @@ def serve(config: Config) -> None:
     """
     with serving(config.state_dir):
         first_start(config)
-        gc.freeze()  # imported modules are never garbage
-        gc.set_threshold(COLLECT_AFTER)
+        collect_rarely()
         asyncio.run(_serve(config))
+
+
+def collect_rarely() -> None:
+    """Set up Python's cyclic garbage collection for this process, for good."""
+    gc.freeze()  # imported modules are never garbage
+    gc.set_threshold(COLLECT_AFTER)
 
 
 def first_start(config: Config) -> None:

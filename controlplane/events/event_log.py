@@ -33,7 +33,7 @@ from controlplane.storage.tables.accounting.event_reading import (
 from tiltyard.runtime.clock import Clock, from_ms
 
 LIMIT = 500  # Events of a read at most
-WOKEN_AT_ONCE = 16  # Readers that run between two turns of other work on the event loop
+WOKEN_AT_ONCE = 8  # Readers that run between two turns of other work on the event loop
 FOLLOWED_FOR = 60.0  # Seconds that the log is followed in memory after its last reader has waited
 
 

@@ -58,7 +58,9 @@ class RecentEvents:
 
     def _newer(self, account: str | None, after: Position) -> Iterator[StoredEvent]:
         """Return the events of an account, None for all, after a position."""
-        events = self._all if account is None else self._by_account.get(account, ())
+        events = self._all if account is None else self._by_account.get(account)
+        if not events or events[-1].position <= after:
+            return iter(())
         newer = list(takewhile(lambda event: event.position > after, reversed(events)))
         return reversed(newer)
 

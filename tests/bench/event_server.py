@@ -7,7 +7,7 @@ then does what each line of its input says, and prints the result as a line of J
 - `steady N RATE`: appends N events at a rate, of the accounts in turn, each in a transaction of
   its own; when each was committed (CLOCK_MONOTONIC), by its object, and the seconds of processor
   time of this process.
-- `burst`: appends one event, and sends itself requests meanwhile; when the event
+- `burst N`: appends the event `burst-N`, and sends itself requests meanwhile; when the event
   was committed, and the longest that a request has waited.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 import aiohttp
 
 from controlplane.app.control_plane import ControlPlane
+from controlplane.cli.server import collect_rarely
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.sessions import SessionStarting, SessionSubject
 from controlplane.settings.model import Config
@@ -93,7 +94,7 @@ class _Server:
         await asyncio.sleep(0.5)  # for the streams
         return {"committed": committed, "cpu": process_time() - used}
 
-    async def burst(self) -> dict[str, float]:
+    async def burst(self, number: int) -> dict[str, float]:
         """Append an event for all; return when, and the longest wait of other requests."""
         longest = 0.0
         done = asyncio.Event()
@@ -111,7 +112,7 @@ class _Server:
             asking = asyncio.create_task(ask(client), name="asking")
             await asyncio.sleep(0.5)
             longest = 0.0
-            await self._append(self._names[0], ["burst"])
+            await self._append(self._names[0], [f"burst-{number}"])
             committed = monotonic()
             await asyncio.sleep(2.0)
             done.set()
@@ -130,4 +131,5 @@ def _print(result: object) -> None:
 
 
 if __name__ == "__main__":
+    collect_rarely()  # As the program does
     asyncio.run(_Server(Path(sys.argv[1]), int(sys.argv[2])).run())

@@ -45,7 +45,7 @@ def build(tree: Path) -> None:
 def run_tests(
     tree: Path, tests: Iterable[str], *, seconds: float = LONGEST_SECONDS
 ) -> tuple[int, str]:
-    """Run tests in a source tree, for so many seconds; return pytest's exit code and output.
+    """Run tests in a source tree within `seconds`; return pytest's exit code and output.
 
     Skipped tests of the real parts count as failed, as in CI.
     """
@@ -103,7 +103,7 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
     return passed
 
 
-def judge(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
+def try_all(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
     """Apply mutations, one at a time in each tree; report each, and count the survivors.
 
     One whose tests cannot be run counts as a survivor.
@@ -112,7 +112,7 @@ def judge(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
     for tree in trees:
         free.put(tree)
 
-    def judged(mutant: Mutant) -> tuple[list[str], float]:
+    def tried(mutant: Mutant) -> tuple[list[str], float]:
         tree = free.get()
         begin = time.monotonic()
         try:
@@ -124,7 +124,7 @@ def judge(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
 
     survivors = 0
     with ThreadPoolExecutor(len(trees)) as pool:
-        for mutant, (found, seconds) in zip(mutants, pool.map(judged, mutants), strict=True):
+        for mutant, (found, seconds) in zip(mutants, pool.map(tried, mutants), strict=True):
             survivors += bool(found)
             state = "SURVIVED" if found else "killed"
             click.echo(f"{state:8} {seconds:5.0f} s  {mutant.name}")
@@ -150,7 +150,7 @@ def main(only: str, jobs: int) -> None:
         code, output = run_tests(trees[0], [*tests, "-n", str(jobs)], seconds=WHOLE_SECONDS)
         if code != PASSED:
             raise click.ClickException(f"the tests fail without a mutation:\n{output}")
-        survivors = judge(mutants, trees)
+        survivors = try_all(mutants, trees)
     click.echo(f"{len(mutants)} mutants: {survivors} survived")
     sys.exit(1 if survivors else 0)
 

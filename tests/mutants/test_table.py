@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.mutants.__main__ import judge, run_tests, survived
+from tests.mutants.__main__ import run_tests, survived, try_all
 from tests.mutants.table import Mutant, load, mistakes
 from tests.support.harness import ROOT
 
@@ -67,12 +67,12 @@ def test_finds_a_row_that_no_longer_fits(tree: Path, mutant: Mutant) -> None:
     assert len(mistakes(mutant, tree)) == 1
 
 
-def test_judges_mutants_side_by_side(
+def test_mutants_are_tried_side_by_side(
     tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path_factory.mktemp("tree")
     shutil.copytree(tree, other, dirs_exist_ok=True)
-    assert judge([FOUND, UNSEEN, FOUND], [tree, other]) == 1
+    assert try_all([FOUND, UNSEEN, FOUND], [tree, other]) == 1
     states = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert states == ["killed", "SURVIVED", "passes:", "killed"]
 

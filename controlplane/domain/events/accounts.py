@@ -1,15 +1,16 @@
 """Events of accounts and their tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from controlplane.domain.access.quotas import Quota
 from controlplane.domain.events.event import JSON_NAME, Audience, CallerEvent, Event, Retention
 from tiltyard.contract import MEBI, NANO
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class QuotaLimits:
     """A quota as the API shows it: sessions, cores and MiB; None is no limit."""
 
@@ -25,7 +26,7 @@ class QuotaLimits:
         return cls(quota.sessions, cpus, memory)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AccountEvent(Event):
     """An event of an account."""
 
@@ -34,7 +35,7 @@ class AccountEvent(Event):
     object_type = "the account"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AccountCreated(AccountEvent):
     """An account was created."""
 
@@ -43,7 +44,7 @@ class AccountCreated(AccountEvent):
     quota: QuotaLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AccountChanged(AccountEvent):
     """The quota of an account was replaced."""
 
@@ -52,7 +53,7 @@ class AccountChanged(AccountEvent):
     quota: QuotaLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AccountRemoved(AccountEvent):
     """An account was removed, and `tokens` of its tokens were revoked."""
 
@@ -62,14 +63,14 @@ class AccountRemoved(AccountEvent):
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TokenEvent(CallerEvent):
     """An event of a token."""
 
     object_type = "the token's id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TokenCreated(TokenEvent):
     """A token was created, of an account or of operators.
 
@@ -83,7 +84,7 @@ class TokenCreated(TokenEvent):
     expires: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TokenRevoked(TokenEvent):
     """A token was revoked, by itself or with the token that it descends from (`with`)."""
 

@@ -1,12 +1,12 @@
 """Events of agents, which are the hosts' names, and of the authority of their certificates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from controlplane.domain.events.event import OperatorEvent
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class EnrolmentTokenCreated(OperatorEvent):
     """A token for the enrolment of one host was created; `agent` is null for a new one."""
 
@@ -18,14 +18,14 @@ class EnrolmentTokenCreated(OperatorEvent):
     agent: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AgentEvent(OperatorEvent):
     """An event of an agent."""
 
     object_type = "the agent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentEnrolled(AgentEvent):
     """A host was enrolled. The actor is the enrolment token."""
 
@@ -36,7 +36,7 @@ class AgentEnrolled(AgentEvent):
     serial: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentRenewed(AgentEvent):
     """A host got another certificate. `expires` is in milliseconds since the epoch."""
 
@@ -47,21 +47,21 @@ class AgentRenewed(AgentEvent):
     authority: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentRevoked(AgentEvent):
     """The certificate of a host was revoked; its sessions are lost."""
 
     kind = "agent.revoked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentRemoved(AgentEvent):
     """A host was removed."""
 
     kind = "agent.removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentDraining(AgentEvent):
     """A drain of a host was ordered; the actor is the agent if it was ordered on the host.
 
@@ -73,35 +73,35 @@ class AgentDraining(AgentEvent):
     deadline: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentUndrained(AgentEvent):
     """The end of a drain was ordered."""
 
     kind = "agent.undrained"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentEmpty(AgentEvent):
     """A draining host has no live sessions any more."""
 
     kind = "agent.empty"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentDiskFull(AgentEvent):
     """A disk of a host lacks space: no session starts there until it has some again."""
 
     kind = "agent.disk_full"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentDiskFree(AgentEvent):
     """The disks of a host have space again."""
 
     kind = "agent.disk_free"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentAvoided(AgentEvent):
     """Starts of several accounts have failed on a host, so that all starts avoid it.
 
@@ -116,14 +116,14 @@ class AgentAvoided(AgentEvent):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentUnresponsive(AgentEvent):
     """A host has not reported for a minute. Its sessions go on, and are not given up yet."""
 
     kind = "agent.unresponsive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentBack(AgentEvent):
     """An unresponsive host reports again; `wasLost` if its sessions had been given up."""
 
@@ -132,21 +132,21 @@ class AgentBack(AgentEvent):
     was_lost: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AgentLost(AgentEvent):
     """The sessions of an unresponsive host were given up."""
 
     kind = "agent.lost"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AuthorityEvent(OperatorEvent):
     """An event of the authority of the agents' certificates."""
 
     object_type = "the new authority's fingerprint"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AuthorityRotated(AuthorityEvent):
     """An authority replaces the former one, which may be compromised."""
 
@@ -155,7 +155,7 @@ class AuthorityRotated(AuthorityEvent):
     compromised: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class AuthorityFinished(AuthorityEvent):
     """The former authority is no longer trusted; the agents in `left` must enrol again."""
 

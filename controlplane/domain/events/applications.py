@@ -1,26 +1,26 @@
 """Events of applications, their tags and their warm pools."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from controlplane.domain.events.event import Audience, CallerEvent
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ApplicationEvent(CallerEvent):
     """An event of an application."""
 
     object_type = "the application"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ApplicationCreated(ApplicationEvent):
     """An application was created."""
 
     kind = "application.created"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ApplicationChanged(ApplicationEvent):
     """An application was changed in these fields."""
 
@@ -29,14 +29,14 @@ class ApplicationChanged(ApplicationEvent):
     fields: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TagEvent(CallerEvent):
     """An event of a tag."""
 
     object_type = "`application:tag`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TagEnabled(TagEvent):
     """A tag was enabled for an image."""
 
@@ -45,7 +45,7 @@ class TagEnabled(TagEvent):
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TagPulled(TagEvent):
     """A host has the image of a tag, or had it already when the tag was enabled."""
 
@@ -57,7 +57,7 @@ class TagPulled(TagEvent):
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TagAvailable(TagEvent):
     """A region has its first host that can start sessions of a tag."""
 
@@ -67,7 +67,7 @@ class TagAvailable(TagEvent):
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TagFailed(TagEvent):
     """A pull failed in a region where no host has the image; once for each `reason`.
 
@@ -83,7 +83,7 @@ class TagFailed(TagEvent):
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TagWithdrawn(TagEvent):
     """A tag was withdrawn: the application keeps its `tagKeep` newest tags."""
 
@@ -92,14 +92,14 @@ class TagWithdrawn(TagEvent):
     tag_keep: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WarmPoolEvent(CallerEvent):
     """An event of a warm pool."""
 
     object_type = "`application/region`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WarmPoolSet(WarmPoolEvent):
     """A warm pool was created or changed."""
 
@@ -109,7 +109,7 @@ class WarmPoolSet(WarmPoolEvent):
     enabled: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WarmPoolFull(WarmPoolEvent):
     """All standbys of a warm pool can be claimed: `ready`, of the `size` that are wanted."""
 
@@ -119,7 +119,7 @@ class WarmPoolFull(WarmPoolEvent):
     ready: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WarmPoolShort(WarmPoolEvent):
     """A warm pool has lacked standbys for 10 s: `ready` of its `size` can be claimed."""
 
@@ -129,7 +129,7 @@ class WarmPoolShort(WarmPoolEvent):
     ready: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WarmPoolRemoved(WarmPoolEvent):
     """A warm pool was removed."""
 

@@ -6,11 +6,12 @@ log. A released kind keeps its name and its fields; a field that gets another me
 """
 
 import json
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any, ClassVar
 
 from controlplane.domain.access.audit import Actor
+from tiltyard.records import record
 
 JSON_NAME = "name"
 """The key of a field's metadata with its name in JSON, if that is another one."""
@@ -37,7 +38,7 @@ class Retention(Enum):
     PLAYERS = auto()  # Ids of players, personal data: by a shorter age of their own, and number
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Event:
     """A change. The fields of each kind are its data.
 
@@ -101,13 +102,16 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+_PLAIN = frozenset({str, int, bool, float, type(None), dict, list, tuple})
+
+
 def _plain(value: Any) -> Any:
-    if not is_dataclass(value):
+    if type(value) in _PLAIN or not is_dataclass(value):
         return value
     return {_json_name(each): getattr(value, each.name) for each in fields(value)}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class OperatorEvent(Event):
     """An event for operators alone."""
 
@@ -115,7 +119,7 @@ class OperatorEvent(Event):
     retention = Retention.AGE
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CallerEvent(Event):
     """An event of what callers do, for their account and operators."""
 

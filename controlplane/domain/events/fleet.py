@@ -1,40 +1,40 @@
 """Events of regions, node pools, registries and the database."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from controlplane.domain.events.event import OperatorEvent
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RegionEvent(OperatorEvent):
     """An event of a region."""
 
     object_type = "the region"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RegionCreated(RegionEvent):
     """A region was created."""
 
     kind = "region.created"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RegionRemoved(RegionEvent):
     """A region was removed."""
 
     kind = "region.removed"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NodePoolEvent(OperatorEvent):
     """An event of a node pool."""
 
     object_type = "the node pool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class NodePoolSet(NodePoolEvent):
     """A node pool was created, or its rules were changed."""
 
@@ -45,21 +45,21 @@ class NodePoolSet(NodePoolEvent):
     capabilities: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class NodePoolRemoved(NodePoolEvent):
     """A node pool was removed."""
 
     kind = "node_pool.removed"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RegistryEvent(OperatorEvent):
     """An event of a registry."""
 
     object_type = "the registry"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RegistrySet(RegistryEvent):
     """A registry was created or changed.
 
@@ -78,7 +78,7 @@ class RegistrySet(RegistryEvent):
     ca: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RegistryRemoved(RegistryEvent):
     """A registry was removed."""
 
@@ -93,7 +93,7 @@ REMOVED = {
 """The events of removals, by table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class DatabaseRestored(OperatorEvent):
     """The database was replaced by a backup. `of` is the time of the backup (RFC 3339)."""
 

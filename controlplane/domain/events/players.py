@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from controlplane.domain.events.event import Retention
 from controlplane.domain.events.sessions import SessionEvent
+from tiltyard.records import record
 
 MOST_IDS = 100  # Of one event
 MOST_ID_BYTES = 4096  # Of the ids of one event as JSON; an id of 256 characters always fits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PlayersEvent(SessionEvent):
     """An event of players of a session."""
 
@@ -20,14 +20,14 @@ class PlayersEvent(SessionEvent):
     players: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PlayersJoined(PlayersEvent):
     """Players have joined a session that they were not in. `players` has at most 100 ids."""
 
     kind = "players.joined"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PlayersLeft(PlayersEvent):
     """Players have left a session that they were in. `players` has at most 100 ids."""
 

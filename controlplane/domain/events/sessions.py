@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.event import Audience, Event, Retention
 from controlplane.domain.sessions.adoption import PlacedSession
 from tiltyard.contract import EndReason, Identity
+from tiltyard.records import record
 
 MOST_LABEL_BYTES = 2048  # Of the labels of a session in its events, as JSON
 
@@ -45,7 +45,7 @@ class SessionSubject(NamedTuple):
         return (self.account, self.session_id, actor, now, *place, labels, traceparent)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class SessionEvent(Event):
     """An event of a session.
 
@@ -64,14 +64,14 @@ class SessionEvent(Event):
     traceparent: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionStarting(SessionEvent):
     """A start got its id and its part of the quota: the session is starting."""
 
     kind = "session.starting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionStartFailed(SessionEvent):
     """A start failed, and its id is free again. `why` is a text, or null."""
 
@@ -80,7 +80,7 @@ class SessionStartFailed(SessionEvent):
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionReported(SessionEvent):
     """A session has entered a state on `host`, the address for players.
 
@@ -91,14 +91,14 @@ class SessionReported(SessionEvent):
     host_time: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionEntered(SessionReported):
     """A session has entered a state; `skipped` has those before it that were not reported."""
 
     skipped: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionRunning(SessionEntered):
     """The game runs. `ports` has the host port of each container port."""
 
@@ -107,7 +107,7 @@ class SessionRunning(SessionEntered):
     ports: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionReady(SessionReported):
     """The ports of a run are all bound: players can connect."""
 
@@ -116,14 +116,14 @@ class SessionReady(SessionReported):
     ports: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionRestarting(SessionEntered):
     """A run has failed, and the game is started again."""
 
     kind = "session.restarting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionDraining(SessionEvent):
     """The host of a live session is being drained: the session should get no more players.
 
@@ -136,7 +136,7 @@ class SessionDraining(SessionEvent):
     deadline: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionUndrained(SessionEvent):
     """The host of a live session is no longer being drained."""
 
@@ -145,21 +145,21 @@ class SessionUndrained(SessionEvent):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionStopRequested(SessionEvent):
     """A stop was requested."""
 
     kind = "session.stop_requested"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionStopping(SessionEntered):
     """The game has got its stop signal, and its grace period runs."""
 
     kind = "session.stopping"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionEnded(SessionEntered):
     """A session has ended.
 
@@ -175,14 +175,14 @@ class SessionEnded(SessionEntered):
     host_time: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionAdopted(SessionEvent):
     """A host has reported a session that the database had lost."""
 
     kind = "session.adopted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class SessionDuplicate(SessionEvent):
     """Two sessions have one id: one of them is stopped, the other is kept."""
 

@@ -1,19 +1,20 @@
 """Events of webhooks. URLs are not in them, since some contain secrets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from controlplane.domain.events.event import JSON_NAME, CallerEvent
+from tiltyard.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WebhookEvent(CallerEvent):
     """An event of a webhook."""
 
     object_type = "the webhook's id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookCreated(WebhookEvent):
     """A webhook was created. `host` is the host and the port of its URL."""
 
@@ -22,7 +23,7 @@ class WebhookCreated(WebhookEvent):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookChanged(WebhookEvent):
     """A webhook was changed in these fields."""
 
@@ -31,7 +32,7 @@ class WebhookChanged(WebhookEvent):
     fields: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookRotated(WebhookEvent):
     """A webhook has a new secret. The former one signs until `formerUntil`, in milliseconds."""
 
@@ -40,7 +41,7 @@ class WebhookRotated(WebhookEvent):
     former_until: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookReplayed(WebhookEvent):
     """The events of a webhook are delivered again from the event `from` on."""
 
@@ -49,14 +50,14 @@ class WebhookReplayed(WebhookEvent):
     from_event: str = field(metadata={JSON_NAME: "from"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookEnabled(WebhookEvent):
     """A webhook was enabled, and goes on where it was disabled."""
 
     kind = "webhook.enabled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookDisabled(WebhookEvent):
     """A webhook was disabled.
 
@@ -70,7 +71,7 @@ class WebhookDisabled(WebhookEvent):
     status: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookGap(WebhookEvent):
     """A webhook does not deliver the events from `from` to `to`, null if it is not known.
 
@@ -86,7 +87,7 @@ class WebhookGap(WebhookEvent):
     cause: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class WebhookRemoved(WebhookEvent):
     """A webhook was removed."""
 

@@ -1,9 +1,8 @@
 """Events of kinds that only tests have."""
 
-from dataclasses import dataclass
-
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.event import Audience, Event, Retention
+from tiltyard.records import record
 
 
 def probe(kind: str, account: str, subject: str, *, actor: Actor, now: float) -> Event:
@@ -13,7 +12,7 @@ def probe(kind: str, account: str, subject: str, *, actor: Actor, now: float) ->
     return probe_kind(account, subject, actor, now)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Padded(Event):
     """An event with as much data as it is given."""
 

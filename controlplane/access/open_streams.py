@@ -31,7 +31,7 @@ class OpenStreams:
         self.clock = clock
         self._open: set[_Stream] = set()
         self._follower = Follower("tokens of streams", self._end_bad, clock)
-        self._follower.follow(store.changes, {Topic.TOKEN})
+        store.changes.subscribe({Topic.TOKEN}, self._follower.note)
 
     @property
     def count(self) -> int:

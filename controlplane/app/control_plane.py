@@ -143,10 +143,10 @@ class ControlPlane:
             clock=clock,
             random=random,
         )
-        self._event_writers: dict[str, FleetLog | TagLog] = {
-            "fleet log": FleetLog(store, self.fleet, clock=clock, random=random),
-            "tag log": TagLog(store, self.fleet, clock=clock, random=random),
-        }
+        self._event_writers = (
+            FleetLog(store, self.fleet, clock),
+            TagLog(store, self.fleet, clock),
+        )
         self._standby_pools = StandbyPools(store, self.fleet, clock=clock, random=random)
         applications = Applications(store, self.fleet.node_pools.denied, clock)
         tags = Tags(
@@ -289,10 +289,6 @@ class ControlPlane:
             async with asyncio.TaskGroup() as group:
                 loops = [
                     group.create_task(self.fleet.run(), name="fleet"),
-                    *(
-                        group.create_task(writer.run(), name=name)
-                        for name, writer in self._event_writers.items()
-                    ),
                     group.create_task(self._standby_pools.run(), name="standby pools"),
                     group.create_task(self.upkeep.run(), name="upkeep"),
                     group.create_task(self.surplus.run(), name="surplus"),
@@ -371,6 +367,8 @@ class ControlPlane:
         await self._webhooks.close()
         await self.certificate.close()
         self._exposition.close()
+        for writer in self._event_writers:
+            await writer.close()
         await self.fleet.close()
         await self._registry.close()
         await self._logins.close()

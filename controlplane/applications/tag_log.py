@@ -5,10 +5,9 @@ applications that were changed, and at refused pulls. What the log has is in the
 what differs from it is written, all of a moment together.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from random import Random
+from typing import NamedTuple
 
 from controlplane.domain.applications.pulls import Pull
 from controlplane.domain.applications.tag_places import (
@@ -19,17 +18,13 @@ from controlplane.domain.applications.tag_places import (
     look_at_region,
 )
 from controlplane.domain.applications.tag_reasons import describe_pull
-from controlplane.domain.errors import StoreError
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.storage.engine.changes import Change, Topic
-from controlplane.storage.engine.follower import write_when_woken
+from controlplane.storage.engine.follower import Follower
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.applications import tag_places
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.logging.events import get_logger
-
-log = get_logger(__name__)
 
 HOSTS_IN_A_STEP = 20  # Hosts that are looked at in one step of the event loop
 PORTION = 200  # News that are written in one transaction
@@ -37,6 +32,32 @@ REST = 2.0  # Pause after a portion, as a multiple of its duration
 
 _ImagePlace = tuple[tuple[str, str], str]
 """A region and node pool, and an image."""
+
+
+class _HostImages(NamedTuple):
+    """Images that a host may have got or lost; `is_first` of its first report."""
+
+    agent: str
+    images: frozenset[str]
+    is_first: bool
+
+
+class _Failure(NamedTuple):
+    """A pull that the host of an agent refused."""
+
+    place: _ImagePlace
+    reason: str
+    agent: str
+
+
+class _Application(NamedTuple):
+    """An application whose tags were changed."""
+
+    account: str
+    name: str
+
+
+_Note = _HostImages | _Failure | _Application
 
 
 @dataclass(slots=True)
@@ -47,55 +68,47 @@ class _Changed:
     """By agent the images that its host may have got or lost."""
     first: set[str] = field(default_factory=set)
     """The agents that have reported for the first time: what they lacked before is not known."""
-    applications: set[tuple[str, str]] = field(default_factory=set)
+    applications: set[_Application] = field(default_factory=set)
     failures: dict[_ImagePlace, dict[str, str]] = field(default_factory=dict)
     """By reason the agent of a host that refused a pull."""
 
-    def add(self, other: "_Changed") -> None:
-        """Add what another one has, which is older."""
-        for agent, images in other.images.items():
-            self.images.setdefault(agent, set()).update(images)
-        self.first |= other.first
-        self.applications |= other.applications
-        for place, reasons in other.failures.items():
-            self.failures[place] = reasons | self.failures.get(place, {})
+    def add(self, note: _Note) -> None:
+        """Add a note to the older ones."""
+        match note:
+            case _HostImages(agent, images, is_first):
+                self.images.setdefault(agent, set()).update(images)
+                if is_first:
+                    self.first.add(agent)
+            case _Failure(place, reason, agent):
+                self.failures.setdefault(place, {})[reason] = agent
+            case _Application():
+                self.applications.add(note)
 
 
 class TagLog:
     """Follows the images of hosts, and their pulls."""
 
-    def __init__(self, store: Store, fleet: Fleet, *, clock: Clock, random: Random) -> None:
+    def __init__(self, store: Store, fleet: Fleet, clock: Clock) -> None:
         self._store = store
         self._fleet = fleet
         self._clock = clock
-        self._random = random
         self._seen: dict[str, frozenset[str]] = {}  # The images by agent
-        self._changed = _Changed()
         self._noted: dict[_ImagePlace, set[str]] = {}
         """The reasons that were looked at, of images that their place lacks."""
-        self._wake = asyncio.Event()
+        self._follower = Follower("events of tags", self._write_changed, clock)
         fleet.subscribe(self._note_host)
         fleet.subscribe_to_failed_pulls(self._note_failure)
         store.changes.subscribe((Topic.TAG, Topic.APPLICATION), self._note_application)
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await write_when_woken(
-            self._wake,
-            self._write_changed,
-            failed=_log_failure,
-            clock=self._clock,
-            random=self._random,
-        )
+    async def close(self) -> None:
+        """Stop writing. Idempotent."""
+        await self._follower.close()
 
-    async def _write_changed(self) -> None:
-        changed = self._changed
-        self._changed = _Changed()
-        try:
-            await self._write(await self._news(changed))
-        except StoreError:
-            self._changed.add(changed)
-            raise
+    async def _write_changed(self, notes: Collection[_Note]) -> None:
+        changed = _Changed()
+        for note in notes:
+            changed.add(note)
+        await self._write(await self._news(changed))
 
     # ---- changes
 
@@ -111,13 +124,10 @@ class TagLog:
     def _note_images(self, agent: str, images: frozenset[str]) -> None:
         seen = self._seen.get(agent)
         self._seen[agent] = images
-        if seen is None:
-            self._changed.first.add(agent)
         # A host that connects again reports the same ones: it may have been given up meanwhile.
         is_same = seen is None or seen == images
         changed = images if is_same else images ^ (seen or frozenset())
-        self._changed.images.setdefault(agent, set()).update(changed)
-        self._wake.set()
+        self._follower.note(_HostImages(agent, changed, is_first=seen is None))
 
     def _note_failure(self, host: Host, pull: Pull) -> None:
         row = host.state.row
@@ -127,18 +137,16 @@ class TagLog:
             return
         if self._fleet.has_image(*place, pull.image):
             return
-        self._changed.failures.setdefault((place, pull.image), {})[reason] = host.name
-        self._wake.set()
+        self._follower.note(_Failure((place, pull.image), reason, host.name))
 
     def _note_application(self, change: Change) -> None:
         self._noted.clear()
         if change.key:
             account, application = change.key
-            self._changed.applications.add((account, application))
+            self._follower.note(_Application(account, application))
         else:
             for agent, images in self._seen.items():
-                self._changed.images.setdefault(agent, set()).update(images)
-        self._wake.set()
+                self._follower.note(_HostImages(agent, images, is_first=False))
 
     # ---- news
 
@@ -205,7 +213,3 @@ class TagLog:
             await self._store.run(tag_places.note_news, portion, self._clock.time())
             if start + PORTION < len(news):
                 await self._clock.sleep(REST * (self._clock.monotonic() - began))
-
-
-def _log_failure(error: StoreError) -> None:
-    log.warning("cannot write events of tags", error=str(error))

@@ -51,7 +51,7 @@ class EventLog:
         self._last_wait = float("-inf")
         self.is_stopping = False
         self._follower = Follower("events", self._read_new, clock)
-        self._follower.follow(store.changes, {Topic.EVENT})
+        store.changes.subscribe({Topic.EVENT}, self._follower.note)
 
     async def newest(self) -> Position:
         """Return the position after the newest event.

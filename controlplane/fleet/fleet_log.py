@@ -5,21 +5,16 @@ changes of all hosts since the last transaction are one transaction. What the lo
 rows of the hosts, so that a restart repeats nothing.
 """
 
-import asyncio
-from random import Random
+from collections.abc import Collection
 
-from controlplane.domain.errors import StoreError
 from controlplane.domain.hosts.conditions import Avoidance, HostConditions
 from controlplane.domain.placement.start_failures import EVERYONE
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
-from controlplane.storage.engine.follower import write_when_woken
+from controlplane.storage.engine.follower import Follower
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts.conditions import note_conditions, note_draining
 from tiltyard.runtime.clock import Clock
-from tiltyard.runtime.logging.events import get_logger
-
-log = get_logger(__name__)
 
 REST = 2.0  # Pause after a portion of draining sessions, as a multiple of its duration
 
@@ -27,38 +22,35 @@ REST = 2.0  # Pause after a portion of draining sessions, as a multiple of its d
 class FleetLog:
     """Follows the hosts of the fleet."""
 
-    def __init__(self, store: Store, fleet: Fleet, *, clock: Clock, random: Random) -> None:
+    def __init__(self, store: Store, fleet: Fleet, clock: Clock) -> None:
         self._store = store
         self._fleet = fleet
         self._clock = clock
-        self._random = random
         self._written: dict[str, HostConditions] = {}  # By agent
-        self._changed: dict[str, HostConditions] = {}
+        self._changed: dict[str, HostConditions] = {}  # Those to write
         self._drained: dict[str, tuple[int, int]] = {}
         """By agent, the mark of the drain that its sessions have, and how many it had then."""
-        self._to_drain: set[str] = set()
-        self._wake = asyncio.Event()
+        self._follower = Follower("events of hosts", self._write, clock)
         fleet.subscribe(self._note_host)
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        await write_when_woken(
-            self._wake, self._write, failed=_log_failure, clock=self._clock, random=self._random
-        )
+    async def close(self) -> None:
+        """Stop writing. Idempotent."""
+        await self._follower.close()
 
-    async def _write(self) -> None:
-        await self._write_conditions()
-        await self._write_drains()
+    async def _write(self, agents: Collection[str]) -> None:
+        await self._write_conditions(agents)
+        for name in agents:
+            await self._write_drain(name)
 
     def _note_host(self, host: Host) -> None:
         name = host.name
         if host.state.removed:
             for known in (self._written, self._changed, self._drained):
                 known.pop(name, None)
-            self._to_drain.discard(name)
         elif host.state.reconciled and host.state.report is not None:
             self._note_conditions(host)
-            self._note_drain(host)
+            if self._has_drain_to_write(host):
+                self._follower.note(name)
 
     def _note_conditions(self, host: Host) -> None:
         name = host.name
@@ -66,7 +58,7 @@ class FleetLog:
         written = self._written.setdefault(name, host.state.row.conditions)
         if conditions.is_news(written):
             self._changed[name] = conditions
-            self._wake.set()
+            self._follower.note(name)
         else:
             self._changed.pop(name, None)
             self._written[name] = conditions
@@ -83,16 +75,14 @@ class FleetLog:
         avoidance = Avoidance(until, newest.reason.value, newest.text)
         return HostConditions(is_full, is_empty, avoidance)
 
-    def _note_drain(self, host: Host) -> None:
+    def _has_drain_to_write(self, host: Host) -> bool:
         state = host.state
         mark, count = self._drained.setdefault(host.name, (state.row.sessions_draining, 0))
         has_more = state.drain.draining and state.live_sessions > count
-        if state.drain.mark != mark or has_more:
-            self._to_drain.add(host.name)
-            self._wake.set()
+        return state.drain.mark != mark or has_more
 
-    async def _write_conditions(self) -> None:
-        changed = dict(self._changed)
+    async def _write_conditions(self, agents: Collection[str]) -> None:
+        changed = {name: self._changed[name] for name in agents if name in self._changed}
         if not changed:
             return
         await self._store.run(note_conditions, changed, self._clock.time())
@@ -102,26 +92,19 @@ class FleetLog:
             if self._changed.get(name) == conditions:
                 del self._changed[name]
 
-    async def _write_drains(self) -> None:
-        """Mark the sessions of hosts in portions, which leave the writer to others in between."""
-        while self._to_drain:
-            name = min(self._to_drain)
+    async def _write_drain(self, name: str) -> None:
+        """Mark the sessions of a host in portions, which leave the writer to others in between."""
+        host = self._fleet.host(name)
+        while host is not None and self._has_drain_to_write(host):
+            await self._mark_portion(host)
             host = self._fleet.host(name)
-            is_done = host is None or await self._mark_portion(host)
-            if is_done:
-                self._to_drain.discard(name)
 
-    async def _mark_portion(self, host: Host) -> bool:
+    async def _mark_portion(self, host: Host) -> None:
         drain = host.state.drain
         count = host.state.live_sessions
         began = self._clock.monotonic()
         is_done = await self._store.run(note_draining, host.name, drain, self._clock.time())
-        if is_done and drain == host.state.drain:
+        if is_done:
             self._drained[host.name] = (drain.mark, count)
-            return True
-        await self._clock.sleep(REST * (self._clock.monotonic() - began))
-        return False
-
-
-def _log_failure(error: StoreError) -> None:
-    log.warning("cannot write events of hosts", error=str(error))
+        else:
+            await self._clock.sleep(REST * (self._clock.monotonic() - began))

@@ -25,7 +25,7 @@ class OrderedStops:
         self._host_of = host_of
         self._reports = reports
         self._follower = Follower("stop orders", self._apply, clock)
-        self._follower.follow(store.changes, {Topic.STOP_ORDER})
+        store.changes.subscribe({Topic.STOP_ORDER}, self._follower.note)
 
     async def close(self) -> None:
         """Stop sending orders."""

@@ -50,7 +50,7 @@ class FleetRows:
         Raises:
             StoreError: They cannot be read.
         """
-        self._follower.follow(self._store.changes, _TOPICS)
+        self._store.changes.subscribe(_TOPICS, self._follower.note)
         await self._apply({Change(Topic.NODE_POOL), Change(Topic.HOST)})
 
     async def caught_up(self) -> None:

@@ -59,8 +59,8 @@ class Deliverer:
 
     async def run(self) -> None:
         """Deliver until cancelled. Attempts under way are then cancelled, too."""
-        self._follower.follow(self._store.changes, {Topic.WEBHOOK})
-        self._store.changes.publish([Change(Topic.WEBHOOK)])
+        self._store.changes.subscribe({Topic.WEBHOOK}, self._follower.note)
+        self._follower.note(Change(Topic.WEBHOOK))
         try:
             await asyncio.get_running_loop().create_future()
         finally:

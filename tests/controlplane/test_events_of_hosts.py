@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from controlplane.storage.engine import follower
+from controlplane.storage.tables.hosts.conditions import note_conditions
 from tests.controlplane.test_start_failures import BROKEN
 from tests.support.controlplane.system import System, eventually_equals
+from tests.support.controlplane.transactions import fail_once, intercept
 
 AGENT_EVENTS = "agent.%"
 
@@ -31,6 +34,17 @@ async def test_reports_that_change_no_condition_are_not_written(system: System) 
         system.agent.change_host(free_sessions=free)
     await system.catches_up()
     assert await system.rows("SELECT number FROM event_counter") == before
+
+
+async def test_unexpected_error_is_logged_and_its_events_are_written_later(
+    system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(follower, "FAULT_PAUSE", 0.05)
+    intercept(monkeypatch, note_conditions, fail_once(RuntimeError("scripted")))
+    system.agent.change_host(disk_full=True)
+    await eventually_equals(lambda: kinds(system, AGENT_EVENTS), ["agent.disk_full"])
+    expected = "cannot apply what has changed: internal error part=events of hosts"
+    assert expected in caplog.text
 
 
 @pytest.mark.system(application={})

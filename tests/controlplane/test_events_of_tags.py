@@ -9,6 +9,7 @@ import pytest
 
 from controlplane.applications import tag_log
 from controlplane.domain.errors import StoreError
+from controlplane.storage.engine import follower
 from controlplane.storage.tables.applications import tag_places
 from tests.support.controlplane.agent_scripts import Script, refuse, refusing
 from tests.support.controlplane.system import System, eventually, eventually_equals
@@ -245,19 +246,27 @@ async def test_tag_that_is_withdrawn_before_the_event_is_written_has_none(
     assert tags == [("game:v2",)]
 
 
-async def test_events_are_written_once_the_database_works_again(
-    system: System, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("scripted"),
+        RuntimeError("scripted"),
+    ],
+)
+async def test_events_are_written_after_an_error(
+    system: System, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    monkeypatch.setattr(follower, "FAULT_PAUSE", 0.05)
     await system.make_application(tag=None)
     for agent in system.agents:
         agent.before_pull = refusing("IMAGE_NOT_FOUND")
     for function in (tag_places.tags_in_places, tag_places.note_news):
-        intercept(monkeypatch, function, fail_once(StoreError("scripted")))
+        intercept(monkeypatch, function, fail_once(error))
     await system.enable("v1", pulled_by=())
     await become(system, enabled=1, failed=1)
     for agent in system.agents:
         agent.before_pull = None
-    intercept(monkeypatch, tag_places.note_news, fail_once(StoreError("scripted")))
+    intercept(monkeypatch, tag_places.note_news, fail_once(error))
     await become(system, enabled=1, failed=1, pulled=2, available=1)
 
 

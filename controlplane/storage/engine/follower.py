@@ -1,16 +1,15 @@
-"""Keeps memory that cannot be read from the database when it is asked for as the database is.
+"""Applies changes in a task: to memory what the database has, or to the database what memory has.
 
 A reader that can wait uses a `Cache`, which drops what has changed. What the event loop decides
 without waiting, such as the choice of a host, is followed: a task reads what has changed, and
-applies it.
+applies it. In the same way a task writes what is known in memory alone, such as what hosts report.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from random import Random
+from collections.abc import Awaitable, Callable, Collection, Hashable
+from typing import Generic, TypeVar
 
 from controlplane.domain.errors import StoreError
-from controlplane.storage.engine.changes import Change, Changes, Topic
 from tiltyard.runtime.back_off import BackOff
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger, task_context
@@ -18,25 +17,30 @@ from tiltyard.runtime.tasks import FAULT_PAUSE, TaskOwner
 
 log = get_logger(__name__)
 
+_Change = TypeVar("_Change", bound=Hashable)
+
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
 """Seconds between retries while the database fails."""
 
 
-class Follower:
-    """Applies changes of some topics, those of a moment together; owns the task that does it."""
+class Follower(Generic[_Change]):
+    """Applies noted changes, those of a moment together; owns the task that does it.
+
+    An error is logged, and the changes are applied again after a pause with those noted since.
+    """
 
     def __init__(
         self,
         name: str,
-        apply: Callable[[Collection[Change]], Awaitable[object]],
+        apply: Callable[[Collection[_Change]], Awaitable[object]],
         clock: Clock,
     ) -> None:
-        """`apply` reads what has changed, and can be repeated; it may raise StoreError."""
+        """`apply` gets the changes, and can be repeated; it may raise StoreError."""
         self._name = name
         self._apply = apply
         self._clock = clock
-        self._changed: dict[Change, None] = {}
+        self._changed: dict[_Change, None] = {}
         """What no round has begun to apply, each once, in order."""
         self._begun = 0
         self._ended = 0
@@ -45,14 +49,17 @@ class Follower:
         self._is_closed = False
         self._tasks = TaskOwner[None]()
 
-    def follow(self, changes: Changes, topics: Iterable[Topic]) -> None:
-        """Apply all further changes of some topics."""
-        changes.subscribe(topics, self._note)
+    def note(self, change: _Change) -> None:
+        """Apply a change with others of this moment, on the event loop; none after the end."""
+        self._changed[change] = None
+        if not (self._is_running or self._is_closed):
+            self._is_running = True
+            self._tasks.start(self._run(), self._name, context=task_context())
 
     async def caught_up(self) -> None:
-        """Wait until all changes published so far were applied, or their read has failed once.
+        """Wait until all changes noted so far were applied, or applying them has failed once.
 
-        A read that has failed is repeated. After the end nothing is waited for.
+        After the end nothing is waited for.
         """
         last = self._begun + bool(self._changed)
         while self._ended < last and not self._is_closed:
@@ -63,12 +70,6 @@ class Follower:
         self._is_closed = True
         await self._tasks.close()
         self._round_ended.set()
-
-    def _note(self, change: Change) -> None:
-        self._changed[change] = None
-        if not (self._is_running or self._is_closed):
-            self._is_running = True
-            self._tasks.start(self._run(), self._name, context=task_context())
 
     async def _run(self) -> None:
         back_off = BackOff(self._clock, first=FIRST_RETRY, longest=LONGEST_RETRY)
@@ -81,7 +82,7 @@ class Follower:
                 await self._apply(changed)
                 back_off.reset()
             except StoreError as error:
-                log.warning("cannot read what has changed", part=self._name, error=str(error))
+                log.warning("cannot apply what has changed", part=self._name, error=str(error))
                 pause = back_off.wait()
             except Exception:
                 log.exception("cannot apply what has changed: internal error", part=self._name)
@@ -97,28 +98,3 @@ class Follower:
         self._ended += 1
         self._round_ended.set()
         self._round_ended = asyncio.Event()
-
-
-async def write_when_woken(
-    wake: asyncio.Event,
-    write: Callable[[], Awaitable[object]],
-    *,
-    failed: Callable[[StoreError], object],
-    clock: Clock,
-    random: Random,
-) -> None:
-    """Write whenever woken, until cancelled; after an error of the database again, with `failed`.
-
-    `write` can be repeated: what it could not write is still to be written.
-    """
-    back_off = BackOff(clock, random, first=FIRST_RETRY, longest=LONGEST_RETRY)
-    while True:
-        await wake.wait()
-        wake.clear()
-        try:
-            await write()
-            back_off.reset()
-        except StoreError as error:
-            failed(error)
-            wake.set()
-            await back_off.wait()

@@ -48,15 +48,17 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def follower(changes: Changes, reader: Reader, clock: FakeClock) -> AsyncIterator[Follower]:
+async def follower(
+    changes: Changes, reader: Reader, clock: FakeClock
+) -> AsyncIterator[Follower[Change]]:
     made = Follower("tokens", reader.apply, clock)
-    made.follow(changes, {Topic.TOKEN})
+    changes.subscribe({Topic.TOKEN}, made.note)
     yield made
     await made.close()
 
 
 async def test_changes_of_a_moment_are_applied_together_and_once(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     changes.publish([ONE, TWO, ONE])
     await follower.caught_up()
@@ -64,7 +66,7 @@ async def test_changes_of_a_moment_are_applied_together_and_once(
 
 
 async def test_other_topics_are_not_followed(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     changes.publish([Change(Topic.REGION, ("r",))])
     await follower.caught_up()
@@ -72,7 +74,7 @@ async def test_other_topics_are_not_followed(
 
 
 async def test_change_during_a_round_is_applied_by_the_next(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     reader.gate.clear()
     changes.publish([ONE])
@@ -85,7 +87,7 @@ async def test_change_during_a_round_is_applied_by_the_next(
 
 
 async def test_failed_round_is_repeated_with_what_has_changed_since(
-    changes: Changes, reader: Reader, follower: Follower, clock: FakeClock
+    changes: Changes, reader: Reader, follower: Follower[Change], clock: FakeClock
 ) -> None:
     reader.errors = [StoreError("as scripted")]
     changes.publish([ONE])
@@ -98,7 +100,7 @@ async def test_failed_round_is_repeated_with_what_has_changed_since(
 
 
 async def test_change_right_after_a_round_begins_another(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     changes.publish([ONE])
     await follower.caught_up()
@@ -108,7 +110,7 @@ async def test_change_right_after_a_round_begins_another(
 
 
 async def test_wait_ends_with_the_end(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     reader.gate.clear()
     changes.publish([ONE])
@@ -122,7 +124,7 @@ async def test_wait_ends_with_the_end(
 
 
 async def test_nothing_is_applied_after_the_end(
-    changes: Changes, reader: Reader, follower: Follower
+    changes: Changes, reader: Reader, follower: Follower[Change]
 ) -> None:
     await follower.close()
     changes.publish([ONE])

@@ -152,6 +152,13 @@ async def test_head_of_a_request_is_bounded_in_all(
     assert answer.status == (431 if size > 32_768 else 200)
 
 
+async def test_head_without_an_end_is_bounded(system: Scraped) -> None:
+    fields = b"".join(b"X%d: %s\r\n" % (number, b"a" * 1000) for number in range(40))
+    async with Wire(system.port) as wire:
+        wire.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n" + fields)
+        assert (await wire.read_answer()).status == 431
+
+
 async def test_body_is_not_taken_for_a_head(system: Scraped) -> None:
     labels = {"k": "x" * 60_000}
     assert (await system.start(id="n", labels=labels)).status == 201

@@ -122,8 +122,8 @@ test-host: everything ## install on a whole Debian 13 in QEMU, and inject faults
 test-games: everything ## build real game servers and play each in a session; PYTEST_ARGS=...
 	@exec $(PYTEST) --page=docs/games.md tests/games $(PYTEST_ARGS)
 
-mutants: everything ## apply each known defect and expect a test to fail; ONLY=<part of name or file>
-	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)')
+mutants: everything ## apply each known defect and expect a test to fail; ONLY=<part of name or file> FIRST=<name>
+	@exec $(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(FIRST),--first '$(FIRST)')
 
 demo: everything ## play one session through the public API, step by step
 	@exec $(VENV)/bin/python -m tests.demo

@@ -133,12 +133,27 @@ def try_all(mutants: Sequence[Mutant], trees: Sequence[Path]) -> int:
     return survivors
 
 
+def beginning_with(name: str, mutants: Sequence[Mutant]) -> Sequence[Mutant]:
+    """Leave out the mutants before one; "" leaves out none.
+
+    Raises click.ClickException when there is none of that name.
+    """
+    names = ["", *(mutant.name for mutant in mutants)]
+    if name not in names:
+        raise click.ClickException(f"there is no mutant {name}")
+    return mutants[max(0, names.index(name) - 1) :]
+
+
 @click.command()
 @click.option("--only", default="", help="Part of a mutant's name or file.")
+@click.option(
+    "--first", default="", help="Name of the mutant to begin with, after an interruption."
+)
 @click.option("--jobs", default=os.cpu_count() or 1, help="Mutations at a time.")
-def main(only: str, jobs: int) -> None:
+def main(only: str, first: str, jobs: int) -> None:
     """Apply the mutations, each alone, and report which the tests do not find."""
-    mutants = [each for each in load() if only in each.name or only in each.file]
+    mutants = beginning_with(first, load())
+    mutants = [each for each in mutants if only in each.name or only in each.file]
     if not mutants:
         raise click.ClickException(f"no mutant has {only!r} in its name or file")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.mutants.__main__ import run_tests, survived, try_all
+from tests.mutants.__main__ import beginning_with, run_tests, survived, try_all
 from tests.mutants.table import Mutant, load, mistakes
 from tests.support.harness import ROOT
 
@@ -75,6 +75,14 @@ def test_mutants_are_tried_side_by_side(
     assert try_all([FOUND, UNSEEN, FOUND], [tree, other]) == 1
     states = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert states == ["killed", "SURVIVED", "passes:", "killed"]
+
+
+def test_run_goes_on_with_a_mutant() -> None:
+    assert beginning_with("", MUTANTS) == MUTANTS
+    assert beginning_with(MUTANTS[0].name, MUTANTS) == MUTANTS
+    assert beginning_with(MUTANTS[2].name, MUTANTS) == MUTANTS[2:]
+    with pytest.raises(click.ClickException, match="no mutant x"):
+        beginning_with("x", MUTANTS)
 
 
 def test_does_not_count_a_test_that_cannot_be_run_as_failed(tree: Path) -> None:

@@ -20,6 +20,8 @@ from tiltyard.runtime.metrics.instruments import Histogram
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
+_NOT_OPEN = "the database is not open"
+
 _account: ContextVar[str] = ContextVar("account", default="")
 
 
@@ -87,7 +89,8 @@ class Worker:
         self._publish = publish
         self._sent: queue.SimpleQueue[tuple[str, Job] | None] = queue.SimpleQueue()
         self._waiting = FairQueue[Job]()  # used by the thread alone
-        self._closing = False
+        self._closing = False  # used by the thread alone
+        self._accepts_jobs = False
         self._loop: asyncio.AbstractEventLoop
         self._closed: asyncio.Future[None]
         self._thread: threading.Thread | None = None
@@ -99,7 +102,9 @@ class Worker:
     async def open(
         self, connect: Callable[[], C], run_batch: Callable[[C, list[Job]], Sequence[Change]]
     ) -> None:
-        """Connect. `run_batch` never raises, and returns what the jobs have changed.
+        """Connect, also again after the end. `run_batch` returns what the jobs have changed.
+
+        `run_batch` never raises: if it does, the thread ends, and all jobs fail.
 
         Raises:
             StoreError: The database cannot be used.
@@ -107,32 +112,39 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._closed = self._loop.create_future()
         opened = self._loop.create_future()
+        self._sent = queue.SimpleQueue()
+        self._waiting = FairQueue()
+        self._closing = False
         serve = partial(self._serve, connect, run_batch, opened)
-        thread = threading.Thread(target=serve, name=self._name)
-        thread.start()
+        self._thread = threading.Thread(target=serve, name=self._name)
+        self._thread.start()
         try:
             await asyncio.shield(opened)
         except StoreError:
-            thread.join()  # at once: that was its last step
+            await self.close()
             raise
-        self._thread = thread
 
     async def close(self) -> None:
         """Finish what was sent, then close. Idempotent."""
-        if self._thread is None:
-            return
         thread = self._thread
-        self._thread = None
+        if thread is None:
+            return
+        self._accepts_jobs = False
         self._sent.put(None)
         await asyncio.shield(self._closed)
         thread.join()  # at once: that was its last step
+        self._thread = None
 
     def send(
         self, transaction: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> "asyncio.Future[_T]":
-        """Queue a function; it runs even if its future is cancelled."""
-        if self._thread is None:
-            raise StoreError("the database is not open")
+        """Queue a function; it runs even if its future is cancelled.
+
+        Raises:
+            StoreError: The database is not open, or is being closed.
+        """
+        if not self._accepts_jobs:
+            raise StoreError(_NOT_OPEN)
         future: asyncio.Future[_T] = self._loop.create_future()
         job = Job(lambda db: transaction(db, *args, **kwargs), future)
         self._sent.put((_account.get(), job))
@@ -148,8 +160,10 @@ class Worker:
             db = connect()
         except StoreError as error:
             self._loop.call_soon_threadsafe(opened.set_exception, error)
+            self._loop.call_soon_threadsafe(self._end, [])
             return
-        self._loop.call_soon_threadsafe(opened.set_result, None)
+        self._loop.call_soon_threadsafe(self._begin, opened)
+        batch: list[Job] = []
         try:
             while batch := self._next_batch():
                 changes = run_batch(db, batch)
@@ -157,13 +171,30 @@ class Worker:
                 self._loop.call_soon_threadsafe(self._resolve, batch, changes)
         finally:
             db.close()
-            self._loop.call_soon_threadsafe(self._closed.set_result, None)
+            self._loop.call_soon_threadsafe(self._end, batch)
 
     def _resolve(self, batch: list[Job], changes: Sequence[Change]) -> None:
         self._publish(changes)
         for job in batch:
             self._seconds.observe(perf_counter() - job.sent)
             job.resolve()
+
+    def _begin(self, opened: "asyncio.Future[None]") -> None:
+        self._accepts_jobs = True
+        opened.set_result(None)
+
+    def _end(self, batch: list[Job]) -> None:
+        """Fail the jobs that the thread has left, as its last step: none unless it has failed."""
+        self._accepts_jobs = False
+        left = [*batch, *self._waiting]
+        while not self._sent.empty():
+            sent = self._sent.get()
+            if sent is not None:
+                left.append(sent[1])
+        for job in left:
+            job.failure = StoreError(_NOT_OPEN)
+            job.resolve()
+        self._closed.set_result(None)
 
     def _next_batch(self) -> list[Job]:
         """Wait for the next jobs; empty when closed and drained."""

@@ -318,7 +318,7 @@ class ControlPlane:
             agents=[entry.agent for entry in self._config.agents],
         )
         await self.store.run(sessions.drop_unattempted, self.clock.time())
-        await self.store.run(enrolment.drop_starts_on_revoked, self.clock.time())
+        await self.store.run_in_portions(enrolment.end_sessions_on_revoked, self.clock.time())
         await self.issuer.open(enrolled=await self.store.run(enrolment.enrolled))
         await self._ticket_key.open()
         await self.fleet.load()

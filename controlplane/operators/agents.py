@@ -156,7 +156,7 @@ class Agents:
         check_undeclared("agent", name, self.declared)
         if self.fleet.is_responsive(name) and self.fleet.standbys.pools_on(name):
             raise ConflictError(f"the agent {name!r} keeps standbys: drain its host first")
-        await self.store.run(remove_agent, name, caller.actor, self.clock.time())
+        await self.store.run_in_portions(remove_agent, name, caller.actor, self.clock.time())
         await self.fleet.caught_up()
 
     def _shown(self, host: Host) -> ShownAgent:

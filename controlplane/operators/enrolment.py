@@ -30,6 +30,7 @@ from controlplane.pki.issuer import Issuer
 from controlplane.settings.model import NOT_AGENTS
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts import enrolment
+from controlplane.storage.tables.sessions.session_ends import lose_sessions
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
 
@@ -116,9 +117,15 @@ class Enrolment:
         return row, issued
 
     async def revoke(self, caller: Caller, name: str) -> None:
-        """Revoke an agent: close its connection, and give up its sessions as lost. Idempotent."""
-        await self.store.run(enrolment.revoke, name, caller.actor, self.clock.time())
+        """Revoke an agent: close its connection, and give up its sessions as lost. Idempotent.
+
+        The sessions end in portions between other writes; the next start of the control plane
+        finishes after a crash.
+        """
+        now = self.clock.time()
+        await self.store.run(enrolment.revoke, name, caller.actor, now)
         await self.fleet.caught_up()
+        await self.store.run_in_portions(lose_sessions, name, now)
 
     def _signed(self, request: EnrolmentRequest, agent_id: str) -> Issued:
         violations = []

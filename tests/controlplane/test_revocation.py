@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.domain.errors import StoreError
 from controlplane.fleet.host.reports import Reports
+from controlplane.storage.tables.sessions import session_ends
 from controlplane.storage.tables.sessions.sessions import begin_attempt, reserve
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
@@ -57,6 +59,31 @@ async def test_only_enrolled_agents_can_be_revoked(system: Revoking) -> None:
     assert events == [(system.operator_id, gone.name)]
     assert (await system.ask("DELETE", gone.name)).status == 204
     assert_error(await system.ask("GET", gone.name), 404)
+
+
+async def test_sessions_of_a_revoked_host_end_in_portions_also_over_a_crash(
+    system: Revoking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_ends, "PORTION", 1)
+    gone = await system.enrolled()
+    for session_id in ("one", "two"):
+        (await system.start(id=session_id)).expect(201)
+    live = "SELECT count(*) FROM session WHERE ended_ms IS NULL"
+    left = list[int]()
+
+    async def fail_in_between(go: Go) -> Any:
+        left.extend(count for (count,) in await system.rows(live))
+        if len(left) == 2:
+            raise StoreError("scripted")
+        return await go()
+
+    intercept(monkeypatch, session_ends.lose_sessions, fail_in_between)
+    assert (await system.ask("POST", f"{gone.name}/revoke")).status == 503
+    assert left == [2, 1]
+    assert (await system.ask("GET", gone.name)).json["state"] == "revoked"
+    await system.restart()
+    for session_id in ("one", "two"):
+        assert await system.session(session_id) == [("dead", "host_lost", gone.name)]
 
 
 async def test_start_under_way_continues_on_another_host(system: Revoking) -> None:

@@ -47,7 +47,7 @@ class RowChange(Enum):
 
     NONE = auto()
     REPORT = auto()  # Write the report
-    LAST_REPORT = auto()  # Write the report, and end all sessions of the agent: it was revoked
+    LAST_REPORT = auto()  # Write the report, and end the session: its agent was revoked
     END = auto()  # End the row: the host has ended the standby without the row's claim
     ADOPT = auto()  # Point the row of the id to this session, a new one if there is none
 

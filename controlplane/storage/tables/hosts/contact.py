@@ -7,10 +7,8 @@ from controlplane.domain.events.agents import AgentBack, AgentLost, AgentUnrespo
 from controlplane.domain.hosts.written import Written
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
-from controlplane.storage.tables.sessions.session_ends import give_up_sessions
+from controlplane.storage.tables.sessions.session_ends import PORTION, give_up_sessions
 from tiltyard.runtime.clock import to_ms
-
-PORTION = 100  # Sessions that are given up in one transaction, some 10 ms of the writer
 
 
 def note_report(db: Database, agent: str, now: float, written: Written) -> None:
@@ -51,7 +49,7 @@ def lose(db: Database, agent: str, starting: Collection[str], now: float) -> boo
     in_service = "name=:agent AND lost_ms IS NULL AND removed_ms IS NULL AND revoked_ms IS NULL"
     if db.execute(f"SELECT 1 FROM agent WHERE {in_service}", values).fetchone() is None:  # noqa: S608
         return True
-    if give_up_sessions(db, agent, starting, now=now, most=PORTION) == PORTION:
+    if give_up_sessions(db, agent, starting, now) == PORTION:
         return False
     db.execute(f"UPDATE agent SET lost_ms=:now WHERE {in_service}", values)  # noqa: S608
     db.changed(Topic.HOST, agent)

@@ -148,7 +148,7 @@ def renewed(db: Database, row: Agent, serial: str, now: float) -> None:
 
 
 def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
-    """Revoke an agent; its host's sessions are lost. Idempotent.
+    """Revoke an agent; its host's sessions are lost: `lose_sessions` ends them. Idempotent.
 
     Raises:
         NotFoundError: No agent has this name.
@@ -161,16 +161,21 @@ def revoke(db: Database, name: str, actor: Actor, now: float) -> None:
     if agent.revoked is None:
         sql = "UPDATE agent SET revoked_ms=:now WHERE name=:name"
         db.execute(sql, {"name": name, "now": to_ms(now)})
-        lose_sessions(db, name, now)
         void_tokens(db, name, now)
         db.changed(Topic.HOST, name)
         db.append(AgentRevoked("", name, actor, now))
 
 
-def drop_starts_on_revoked(db: Database, now: float) -> None:
-    """End starts of a previous process on revoked hosts."""
+def end_sessions_on_revoked(db: Database, now: float) -> int:
+    """End a portion of what a previous process left on revoked hosts; return how many.
+
+    Those are its starts, and the sessions that it did not end before it was killed.
+    """
     for agent in agents(db, revoked=True):
-        lose_sessions(db, agent.name, now, starts_too=True)
+        ended = lose_sessions(db, agent.name, now, starts_too=True)
+        if ended:
+            return ended
+    return 0
 
 
 def trusts_one_authority(db: Database, agent_id: str) -> None:

@@ -203,16 +203,23 @@ def _check_unused(db: Database, table: str, name: str) -> None:
         raise ConflictError(f"the {kind} {name!r} is in use by {', '.join(by)}")
 
 
-def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
+def remove_agent(db: Database, name: str, actor: Actor, now: float) -> int:
     """Remove an agent; its ended sessions stay.
+
+    Of a revoked or lost one, first end a portion of its sessions. Returns how many: the agent is
+    removed once there are none.
 
     Raises:
         NotFoundError: No agent has this name.
         ConflictError: It has live sessions, or stops that its host has not confirmed.
     """
     agent = get_agent(db, name)
-    if agent.revoked is not None or agent.lost is not None:
-        lose_sessions(db, name, now)  # starts from before it was given up have ended
+    is_given_up = agent.revoked is not None or agent.lost is not None
+    if is_given_up and not _has_starts(db, name):
+        # Starts from before the agent was given up have ended, and become sessions.
+        ended = lose_sessions(db, name, now)
+        if ended:
+            return ended
     # An attempt is committed before its call, so that it is counted, too.
     _check_unused(db, "agent", name)
     db.execute(
@@ -227,6 +234,12 @@ def remove_agent(db: Database, name: str, actor: Actor, now: float) -> None:
     void_tokens(db, name, now)
     db.changed(Topic.HOST, name)
     db.append(AgentRemoved("", name, actor, now))
+    return 0
+
+
+def _has_starts(db: Database, agent: str) -> bool:
+    sql = "SELECT 1 FROM session WHERE agent=:agent AND ended_ms IS NULL AND NOT confirmed"
+    return db.execute(sql, {"agent": agent}).fetchone() is not None
 
 
 def void_tokens(db: Database, agent: str, now: float) -> None:

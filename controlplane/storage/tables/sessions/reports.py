@@ -32,21 +32,22 @@ from controlplane.storage.tables.sessions.reported_rows import (
     says_same,
     values_of,
 )
-from controlplane.storage.tables.sessions.session_ends import end_missing, lose_sessions
+from controlplane.storage.tables.sessions.session_ends import end_missing
 from controlplane.storage.tables.sessions.session_rows import (
     put_row,
     remove_labels,
     write_report,
 )
-from controlplane.storage.tables.sessions.stop_orders import confirm_stop, order_stop
-from tiltyard.contract import State
+from controlplane.storage.tables.sessions.stop_orders import (
+    confirm_stop,
+    end_stop_orders,
+    order_stop,
+)
+from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
 ReadTicket = Callable[[str, HostSession], Placed | None]
 """Returns what the ticket of an agent's session says; None if it is not valid."""
-
-_CHANGES_OF_OTHERS = frozenset({RowChange.ADOPT, RowChange.LAST_REPORT})
-"""After these, the rows of other sessions may not be as they were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ def write_all(db: Database, by: Reporter, sessions: Collection[HostSession]) -> 
             continue
         row = read_row(db, internal_id) if values is None else row_of(values)
         decision = _evaluate(db, by, session, row)
-        if decision.change in _CHANGES_OF_OTHERS:
+        if decision.change is RowChange.ADOPT:
+            # The rows of other sessions may not be as they were read.
             rows.clear()
         verdicts[internal_id] = decision.verdict
     return verdicts
@@ -94,7 +96,9 @@ def _evaluate(
             _write(db, by, session, row)
         case RowChange.LAST_REPORT:
             _write(db, by, session, row)
-            lose_sessions(db, by.agent, by.now)
+            lost = EndReason.HOST_LOST
+            end_missing(db, by.agent, session.internal_id, now=by.now, reason=lost)
+            end_stop_orders(db, by.agent, by.now)
         case RowChange.END:
             end_missing(db, by.agent, session.internal_id, now=by.now)
     if decision.verdict is Verdict.STOP_REQUESTED and not row.reported["confirmed"]:

@@ -15,6 +15,8 @@ from controlplane.storage.tables.sessions.stop_orders import (
 )
 from tiltyard.contract import EndReason
 
+PORTION = 100  # Sessions of a host that end in one transaction, some 10 ms of the writer
+
 
 def _end_session(
     db: Database, agent: str, internal_id: str, *, reason: EndReason, now: float
@@ -62,26 +64,30 @@ def end_missing(
         db.append(SessionStartFailed(*freed.named(ITSELF, now)))
 
 
-def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> None:
-    """End the sessions of a removed or revoked host; starts are left to their tasks by default."""
-    live = (
+def lose_sessions(db: Database, agent: str, now: float, *, starts_too: bool = False) -> int:
+    """End the next PORTION of the sessions of a removed or revoked host; return how many.
+
+    Starts are left to their tasks by default. After the last one the stop orders end.
+    """
+    live = db.execute(
         "SELECT internal_id FROM session WHERE agent=:agent AND ended_ms IS NULL"
-        " AND (confirmed OR :starts_too)"
-    )
-    for (internal_id,) in db.execute(live, {"agent": agent, "starts_too": starts_too}).fetchall():
+        " AND (confirmed OR :starts_too) LIMIT :most",
+        {"agent": agent, "starts_too": starts_too, "most": PORTION},
+    ).fetchall()
+    for (internal_id,) in live:
         end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
-    end_stop_orders(db, agent, now)
+    if not live:
+        end_stop_orders(db, agent, now)
+    return len(live)
 
 
-def give_up_sessions(
-    db: Database, agent: str, starting: Collection[str], *, now: float, most: int
-) -> int:
-    """End the next `most` sessions of an unresponsive host, to be stopped if it returns.
+def give_up_sessions(db: Database, agent: str, starting: Collection[str], now: float) -> int:
+    """End the next PORTION of an unresponsive host's sessions, to be stopped if it returns.
 
     The attempts in `starting` are left to their tasks. Returns how many were ended.
     """
-    live = [each for each in live_on(db, agent) if each not in starting]
-    for internal_id in live[:most]:
+    live = [each for each in live_on(db, agent) if each not in starting][:PORTION]
+    for internal_id in live:
         order_stop(db, agent, internal_id, StopCause.GIVEN_UP, now=now)
         end_missing(db, agent, internal_id, now=now, reason=EndReason.HOST_LOST)
-    return min(most, len(live))
+    return len(live)

@@ -256,6 +256,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),
     ("renewed", nothing, lambda db: enrolment.renewed(db, fleet.get_agent(db, "h"), "1", NOW)),
     ("one authority", nothing, lambda db: enrolment.trusts_one_authority(db, "h")),
+    ("sessions of a revoked host", running, lambda db: session_ends.lose_sessions(db, "h", NOW)),
     ("revoked host", running, lambda db: enrolment.revoke(db, "h", ACTOR, NOW)),
     ("reserve", nothing, lambda db: sessions.reserve(db, cold("one"))),
     ("first attempt", nothing, attempted),

@@ -11,6 +11,7 @@ from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.hosts import contact
 from controlplane.storage.tables.hosts.contact import lose, note_downtime, note_report
+from controlplane.storage.tables.sessions import session_ends
 from controlplane.storage.tables.sessions.sessions import reserve
 from tests.unit.controlplane.storage.tables.sessions.test_claims import cold, rows
 from tests.unit.controlplane.storage.tables.sessions.test_reports import X, report
@@ -76,7 +77,8 @@ async def running(store: Store, count: int) -> None:
 async def test_sessions_of_a_lost_host_end_in_portions(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contact, "PORTION", 2)
+    for module in (contact, session_ends):
+        monkeypatch.setattr(module, "PORTION", 2)
     await running(store, 5)
     done = [await store.run(lose, "h", ("i3",), 60.0) for _ in range(3)]
     assert done == [False, False, True]

@@ -52,6 +52,8 @@ unexport PYTHONDONTWRITEBYTECODE
 BESIDE := --dist loadgroup --no-loadscope-reorder --numprocesses $(shell expr $$(nproc) + 1)
 SLOWEST := --durations=40 --durations-min=5
 STAMP := $(VENV)/.tiltyard-installed
+# npm writes this file last.
+NODE_PACKAGES := build/node/node_modules/.package-lock.json
 BUILDER := build/wheel-venv/bin/python
 # A copy of the sources, with the first process of containers for the machines of the wheel.
 UNPACKED := build/wheel-sources
@@ -137,7 +139,7 @@ bench: everything ## run the benchmarks, or one part of them; ONLY=cold
 fuzz: everything ## send bad requests to the API; COUNT=<examples of each call> SEED=...
 	@exec $(PYTEST) tests/controlplane/test_schemathesis.py
 
-lock: install ## resolve the dependencies of pyproject.toml again
+lock: install ## resolve the dependencies of pyproject.toml and package.json again
 	$(VENV)/bin/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras \
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --output-file=requirements.txt pyproject.toml
@@ -145,6 +147,8 @@ lock: install ## resolve the dependencies of pyproject.toml again
 	  --no-emit-find-links --no-emit-index-url --no-emit-options \
 	  --extra=dev --constraint=requirements.txt \
 	  --output-file=requirements-dev.txt pyproject.toml
+	cd tests/support/node && npm update --package-lock-only --omit-lockfile-registry-resolved \
+	  --no-audit --no-fund
 
 wheel: ## build the package that the two targets below install, into dist/; ARCH=aarch64
 	@.ci/prerequisites python
@@ -190,7 +194,7 @@ everything:
 	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
 	$(if $(ENGINE),@.ci/engine $(ENGINE))
 	$(INSTALLED)
-	@$(MAKE) --silent $(INIT)
+	@$(MAKE) --silent $(INIT) $(NODE_PACKAGES)
 
 # Replaced by a rename, since an agent may be executing the previous file.
 $(INIT): build/init/$(MACHINE)/tiltyard-init
@@ -215,4 +219,11 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	  --require-hashes -r requirements-dev.txt
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-input \
 	  --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+$(NODE_PACKAGES): tests/support/node/package.json tests/support/node/package-lock.json
+	@echo 'install: locked packages of npm into build/node' >&2
+	@mkdir -p build/node
+	@cp $^ build/node
+	@npm ci --prefix build/node --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@

@@ -1,6 +1,7 @@
 """EventSource in Chromium and in Node follow events, through a proxy that adds the token."""
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -8,35 +9,42 @@ import pytest
 from controlplane.http import event_source
 from controlplane.storage.engine.event_log import begin_epoch
 from tests.support.controlplane.event_reader import reserve
-from tests.support.controlplane.event_sources import TokenProxy, chromium, node, running
+from tests.support.controlplane.event_sources import NODE, TokenProxy, chromium, running
 from tests.support.controlplane.system import System
 from tests.support.controlplane.transactions import opened
-from tests.support.real_parts_policy import in_ci
+from tests.support.node_programs import FOLDER, need_node, node_command
 
 CLOSED = 2  # `readyState` of an EventSource that does not connect again
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.parametrize("client", [chromium, node], ids=["chromium", "node"]),
+    # Of npm's package, the newest release, and an earlier one, which ignores an id without data.
+    pytest.mark.parametrize("client", ["chromium", "eventsource", "eventsource-4"]),
 ]
 
 
 @pytest.fixture
 async def proxy(
-    system: System, client: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    system: System, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TokenProxy]:
     """A proxy with a client that follows the sessions of alice."""
     monkeypatch.setattr(event_source, "_SOONEST", 0.05)
     monkeypatch.setattr(event_source, "_LATEST", 0.1)
     token = await system.make_token(name="browser", scopes=["event:read"])
-    async with TokenProxy(system, token) as made:
-        command = chromium(made, tmp_path) if client is chromium else node(made, tmp_path)
-        if not command:
-            assert not in_ci() or client is chromium, "the package node-eventsource is missing"
-            pytest.skip("the client is not installed")
-        async with running(command, NODE_PATH="/usr/share/nodejs"):
-            await made.until(lambda: made.count("stream.open") == 1)
-            yield made
+    async with TokenProxy(system, token) as made, following(made, client, tmp_path):
+        await made.until(lambda: made.count("stream.open") == 1)
+        yield made
+
+
+def following(proxy: TokenProxy, client: str, folder: Path) -> AbstractAsyncContextManager[None]:
+    """Run a client until the end of the block; skip the test if it is not installed."""
+    if client != "chromium":
+        need_node()
+        return running(node_command(NODE, client, proxy.url), FOLDER)
+    command = chromium(proxy, folder)
+    if not command:
+        pytest.skip("there is no Chromium")
+    return running(command, folder)
 
 
 async def test_goes_on_by_itself_after_a_restart(system: System, proxy: TokenProxy) -> None:

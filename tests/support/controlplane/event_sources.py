@@ -34,11 +34,13 @@ source.onerror = () => setTimeout(() => report({name: "error", state: source.rea
 
 PAGE = f"<script>const base = ''; const NAMES = {list(NAMES)}; {FOLLOW}</script>"
 NODE = f"""
-const EventSource = require("eventsource");
+const {{EventSource}} = await import(process.argv[1]);
 const base = process.argv[2];
 const NAMES = {list(NAMES)};
 {FOLLOW}
+setInterval(() => {{}}, 1e9);
 """
+"""For a release of npm's package. Version 5 lets Node exit while it waits to connect again."""
 
 
 class TokenProxy:
@@ -120,13 +122,13 @@ async def _pass_on(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> 
 
 
 @asynccontextmanager
-async def running(command: list[str], **environment: str) -> AsyncIterator[None]:
-    """Run a program, with all that it starts, until the end of the block."""
+async def running(command: list[str], folder: Path) -> AsyncIterator[None]:
+    """Run a program in a folder, with all that it starts, until the end of the block."""
     process = await asyncio.create_subprocess_exec(
         *command,
+        cwd=folder,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        env=os.environ | environment,
         start_new_session=True,
     )
     try:
@@ -144,13 +146,3 @@ def chromium(proxy: TokenProxy, folder: Path) -> list[str]:
         return []
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
     return [found, *flags, f"--user-data-dir={folder}/chromium", proxy.url]
-
-
-def node(proxy: TokenProxy, folder: Path) -> list[str]:
-    """The command that runs Node with the package `eventsource`; empty if that is missing."""
-    found = shutil.which("node")
-    if found is None or not Path("/usr/share/nodejs/eventsource").is_dir():
-        return []
-    program = folder / "follow.js"
-    program.write_text(NODE)
-    return [found, str(program), proxy.url]

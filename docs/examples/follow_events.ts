@@ -22,7 +22,7 @@ async function* follow(after: string): AsyncGenerator<Event> {
   const headers = { Authorization: `Bearer ${token}`, Accept: "application/x-ndjson" };
   const response = await fetch(`${url}/event?${query}`, { headers });
   if (response.status === 410) {
-    const { resume } = await response.json();
+    const { resume } = (await response.json()) as { resume: string };
     yield { id: resume, type: "stream.gap", object: "", data: { host: "", ports: {}, reason: "" } };
     return;
   }

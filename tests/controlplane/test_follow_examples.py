@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import shutil
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ import pytest
 
 from tests.support.controlplane.system import System
 from tests.support.doc_examples import ROOT
+from tests.support.node_programs import compiled, need_node
 
 EXAMPLES = ROOT / "docs" / "examples"
 READY = re.compile(r"(.+) is ready on 192\.0\.2\.1")
@@ -65,19 +65,10 @@ async def test_python_example_goes_on_after_what_it_has_handled(
         assert found.startswith("b is ready")
 
 
-def without_types(typescript: str) -> str:
-    """Remove the types of a program that has few of them."""
-    text = re.sub(r"^type .*?^};$", "", typescript, flags=re.MULTILINE | re.DOTALL)
-    types = r": (?:string|number(?:\[\])?|void|Event|AsyncGenerator<Event>)(?=[ ,);=])"
-    return re.sub(types, "", text)
-
-
 async def test_typescript_example_prints_what_happens(system: System, tmp_path: Path) -> None:
-    program = tmp_path / "follow_events.mjs"
-    program.write_text(without_types((EXAMPLES / "follow_events.ts").read_text("utf-8")))
-    node = shutil.which("node")
-    assert node is not None
-    async with running(system, node, str(program)) as process:
+    need_node()
+    program = await compiled(EXAMPLES / "follow_events.ts", tmp_path)
+    async with running(system, "node", str(program)) as process:
         waiting = system.control_plane.event_log.waiting
         async with asyncio.timeout(PATIENCE):
             while not waiting("alice"):

@@ -31,6 +31,7 @@ from agent.metrics_endpoint.listener import MetricsListener
 from agent.network.conntrack import Conntrack
 from agent.network.firewall import Firewall
 from agent.network.firewall_watch import FirewallWatch, published_ports
+from agent.network.led_ports import HostPort
 from agent.network.port_probe import PortProbe
 from agent.network.sources.nat_rules import Guard
 from agent.network.sources.source_translation import Known, SourceTranslation
@@ -128,14 +129,29 @@ class Daemon:
                 config.tls_max_connections_per_address,
             ),
         )
+        self._firewall = FirewallWatch(
+            Firewall(config.firewall()),
+            clock,
+            bind_address=ipaddress.ip_address(config.bind_address),
+            published=lambda: published_ports(self.sessions.all()),
+            held=self._held_ports,
+            notify=self.feed.host_changed,
+        )
         self._usage = UsageMeter(clock)
         self._init = init_program()
         self._notifier = Notifier(supervision or Supervision(), clock.sleep)
         self._deadlines = Deadlines(clock)
         self._info: EngineInfo | None = None
+        is_unused = is_free or PortProbe(config.bind_address).is_free
         self._reservations = Reservations(
             capacity=Capacity(self._allocatable(), config.max_sessions, config.gpus),
-            ports=PortPool(*config.ports(), is_free or PortProbe(config.bind_address).is_free),
+            ports=PortPool(
+                *config.ports(),
+                lambda protocol, port: (
+                    not self._firewall.leads_elsewhere(protocol, port)
+                    and is_unused(protocol, port)
+                ),
+            ),
             tls_ports=self._tls_ports,
             start_slots=StartSlots(config.start_slots),
             drain=HostDrain(self._records, self._deadlines, self.feed, clock),
@@ -183,13 +199,6 @@ class Daemon:
             )
             stack.push_async_callback(_bounded, "reconciler", self.reconciler.close)
             self.log_limits = LogLimits(runtime, sessions)
-            self._firewall = FirewallWatch(
-                Firewall(self._config.firewall()),
-                self._clock,
-                version=ipaddress.ip_address(self._config.bind_address).version,
-                published=lambda: published_ports(sessions.all()),
-                notify=self.feed.host_changed,
-            )
             stack.push_async_callback(_bounded, "firewall", self._firewall.close)
             await stack.enter_async_context(self._served(runtime))
             self.serving.set()
@@ -305,6 +314,7 @@ class Daemon:
             images=self.images,
             flush_failures=lambda: self.conntrack.failures,
             firewall_intact=(lambda: not firewall.warnings) if firewall else None,
+            led_elsewhere=(lambda: firewall.elsewhere) if firewall else None,
             report=lambda: self._report(runtime),
         )
         self.metrics.registry.register(state)
@@ -346,12 +356,17 @@ class Daemon:
             + self.conntrack.warnings
             + self._sources.warnings
             + self._firewall.warnings
+            + self._firewall.port_warnings
             + self._tls_ports.warnings
             + self.tls_server.warnings
             + self.warm_pools.warnings
             + self.prepared.warnings
             + self.log_limits.warnings
         )
+
+    def _held_ports(self) -> frozenset[HostPort] | None:
+        """The ports of this host's containers; None while it may have others."""
+        return self._reservations.ports.all_held if self.sessions.reconciled else None
 
     def _free_ports(self, protocol: Protocol) -> int:
         """Count the ports that sessions can have, also those of prepared containers."""

@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,12 +13,13 @@ from prometheus_client.registry import Collector
 from agent.changes.feed import Feed
 from agent.domain.sessions.session import Session
 from agent.images.images import Images
+from agent.network.led_ports import HostPort
 from agent.sessions.manager import SessionManager
 from agent.sessions.prepared_containers import PreparedContainers
 from agent.sessions.reservations import Reservations
 from agent.sessions.warm_pools import WarmPools
 from tiltyard.agent.v1 import agent_pb2 as pb
-from tiltyard.contract import NANO, State
+from tiltyard.contract import NANO, Protocol, State
 from tiltyard.runtime.bounded_names import BoundedNames
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
@@ -39,7 +40,10 @@ _STANDBYS = {
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HostGauges(Collector):
-    """The gauges of a host; `firewall_intact` is None if the agent does not check the rules."""
+    """The gauges of a host.
+
+    `firewall_intact` and `led_elsewhere` are None if the agent does not check the rules.
+    """
 
     reservations: Reservations
     feed: Feed
@@ -49,6 +53,7 @@ class HostGauges(Collector):
     images: Images
     flush_failures: Callable[[], int]
     firewall_intact: Callable[[], bool] | None
+    led_elsewhere: Callable[[], Collection[HostPort]] | None
     report: Callable[[], pb.Host]
     _names: BoundedNames = field(default_factory=BoundedNames, init=False)
 
@@ -120,6 +125,11 @@ class HostGauges(Collector):
         if self.firewall_intact is not None:
             text = "1 while the firewall rules are in place."
             yield _one("firewall_intact", text, self.firewall_intact())
+        if self.led_elsewhere is not None:
+            ports = Counter(protocol.value for protocol, _ in self.led_elsewhere())
+            text = "Free host ports that firewall rules lead elsewhere."
+            every = {(protocol.value,): ports[protocol.value] for protocol in Protocol}
+            yield _gauge("ports_led_elsewhere", text, ("protocol",), every)
         if (ends := self.reservations.tls_ports.expire_time) is not None:
             text = "When the certificate of TLS ports expires, in Unix time."
             yield _one("tls_certificate_expiry_timestamp_seconds", text, ends)

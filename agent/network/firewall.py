@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.network import firewall_rules
-from agent.network.firewall_rules import Plan, Table, tables
-from tiltyard.contract import Protocol
+from agent.network.firewall_rules import Address, Plan, Table, tables
+from agent.network.led_ports import HostPort, Target, led_ports
 
 LOCK_SECONDS = 5  # Timeout of the lock that programs hold while they write rules
 TOOL_SECONDS = 15.0
@@ -28,6 +28,11 @@ class Firewall:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The range of session ports, first and last."""
+        return self._plan.ports
 
     def apply(self) -> bool:
         """Add the rules; False if they were in place. Other rules are not changed."""
@@ -51,9 +56,14 @@ class Firewall:
             )
         ]
 
-    def led_ports(self, version: int) -> frozenset[tuple[Protocol, int]] | None:
-        """Return the host ports with a DNAT rule of Docker Engine; None without its chain."""
-        return firewall_rules.led_ports(_read(version, "nat"))
+    def led_ports(self, bind_address: Address) -> Mapping[HostPort, Target] | None:
+        """Return where DNAT rules lead ports published on an address; None if that is unknown.
+
+        Raises FirewallError.
+        """
+        known = (bind_address, self._plan.public_address)
+        reached_at = [address for address in known if not address.is_unspecified]
+        return led_ports(_read(bind_address.version, "nat"), reached_at)
 
 
 def _change_rules(version: int, wanted: Mapping[str, Sequence[str]]) -> bool:

@@ -27,7 +27,6 @@ _USER_CHAIN = "DOCKER-USER"
 """Docker Engine jumps here before its own rules, for rules of the operator."""
 _MARK = re.compile(r'--comment "?tiltyard:([0-9a-f]{12})"?(?: |$)')
 _DECIDES = re.compile(r"(?:^| )-j (?:ACCEPT|RETURN)(?: |$)")
-_LEADS = re.compile(r"-p (tcp|udp) .*--dport (\d+) .*-j DNAT")
 _SERVICE = re.compile(r"(?:\[(.+)\]|([^:]+)):([0-9]{1,5})/(tcp|udp)", re.ASCII)
 _REFUSE = {
     4: "-j REJECT --reject-with icmp-port-unreachable",
@@ -164,14 +163,6 @@ def to_apply(table: Table, wanted: Mapping[str, Sequence[str]]) -> str:
     if not lines:
         return ""
     return "\n".join(["*filter", *lines, "COMMIT", ""])
-
-
-def led_ports(nat: Table) -> frozenset[tuple[Protocol, int]] | None:
-    """Return the host ports with a DNAT rule of Docker Engine; None without its chain."""
-    if "DOCKER" not in nat:
-        return None
-    found = (_LEADS.search(rule) for rule in nat["DOCKER"])
-    return frozenset((Protocol(one[1]), int(one[2])) for one in found if one)
 
 
 def _move_jumps(table: Table, chain: str, parents: Sequence[str]) -> list[str]:

@@ -1,10 +1,15 @@
-"""Warns if the firewall rules of sessions are missing; the agent has no privilege to add them."""
+"""Warns of firewall rules that keep players from sessions, or do not keep sessions from the host.
 
-from collections.abc import Callable, Iterable
+The agent has no privilege to change rules.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from agent.domain.sessions.session import Session
 from agent.network.firewall import Firewall, FirewallError
+from agent.network.firewall_rules import Address
+from agent.network.led_ports import HostPort, Target, led_elsewhere
 from tiltyard.contract import NetworkMode, Protocol, State
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -15,24 +20,29 @@ log = get_logger(__name__)
 LOOK_SECONDS = 10.0  # Same period as the reconciliation of records with the engine
 PORTS_NAMED = 5
 
-HostPort = tuple[Protocol, int]
-
 
 @dataclass(eq=False)
 class FirewallWatch:
     """Checks rules periodically, on its own thread.
 
-    `published` returns the host ports that must have a rule for IP `version` now; `notify` is
-    called when `warnings` change.
+    `published` returns the host ports that must have a rule now, `held` those that containers of
+    this host may have, which is None while that is unknown; `bind_address` is where the engine
+    publishes them. `notify` is called when warnings change.
     """
 
     firewall: Firewall
     clock: Clock
     _: KW_ONLY
-    version: int
+    bind_address: Address
     published: Callable[[], frozenset[HostPort]]
+    held: Callable[[], frozenset[HostPort] | None]
     notify: Callable[[], None]
-    warnings: tuple[str, ...] = field(default=(), init=False)  # Warnings for the host's report
+    warnings: tuple[str, ...] = field(default=(), init=False)
+    """Warnings of rules that are missing, for the host's report."""
+    port_warnings: tuple[str, ...] = field(default=(), init=False)
+    """Warnings of rules that lead free ports elsewhere, for the host's report."""
+    elsewhere: Mapping[HostPort, Target] = field(default_factory=dict, init=False)
+    """Ports that a session must not get, since a rule leads them elsewhere; empty if unknown."""
     _threads: Threads = field(default_factory=lambda: Threads(1, "firewall"), init=False)
     _unled: frozenset[HostPort] = field(default=frozenset(), init=False)
 
@@ -44,7 +54,9 @@ class FirewallWatch:
 
     async def look(self) -> None:
         """Check once."""
-        found = await self._threads.run(self._look, self.published())
+        before = self.held()
+        found, led = await self._threads.run(self._look, self.published())
+        after = self.held()
         if found != self.warnings:
             for warning in found:
                 log.warning("firewall rules are incomplete", error=warning)
@@ -52,17 +64,40 @@ class FirewallWatch:
                 log.info("firewall rules are complete")
             self.warnings = found
             self.notify()
+        # While the rules were read, containers may have taken or released ports.
+        if before is None or after is None:
+            self._note_elsewhere({})
+        else:
+            self._note_elsewhere(led_elsewhere(led, before | after, self.firewall.ports))
+
+    def leads_elsewhere(self, protocol: Protocol, port: int) -> bool:
+        """Return whether the last check found a rule that leads a free port elsewhere."""
+        target = self.elsewhere.get((protocol, port))
+        if target is None:
+            return False
+        log.warning(
+            "a rule leads a port elsewhere",
+            port=port,
+            protocol=protocol.value,
+            address=target.text,
+        )
+        return True
 
     async def close(self) -> None:
         """Wait for a check in progress, which is bounded by deadlines."""
         await self._threads.close()
 
-    def _look(self, published: frozenset[HostPort]) -> tuple[str, ...]:
+    def _look(
+        self, published: frozenset[HostPort]
+    ) -> tuple[tuple[str, ...], Mapping[HostPort, Target]]:
+        """Return the warnings of missing rules, and where rules lead ports, as far as known."""
         try:
-            found = (self._reachable(), self._unreachable(published))
+            reachable = self._reachable()
+            led = self.firewall.led_ports(self.bind_address)
         except FirewallError as error:
-            return (f"cannot check whether the firewall rules are in place: {error}",)
-        return tuple(filter(None, found))
+            return (f"cannot check whether the firewall rules are in place: {error}",), {}
+        found = (reachable, self._unreachable(published, led))
+        return tuple(filter(None, found)), led or {}
 
     def _reachable(self) -> str:
         problems = "; ".join(self.firewall.problems())
@@ -73,23 +108,60 @@ class FirewallWatch:
             f"`tiltyard-agent firewall apply` ({problems})"
         )
 
-    def _unreachable(self, published: frozenset[HostPort]) -> str:
+    def _unreachable(
+        self, published: frozenset[HostPort], led: Mapping[HostPort, Target] | None
+    ) -> str:
         """Warn of ports of running sessions without a rule in two consecutive checks.
 
         The rules of a session can disappear shortly before the agent sees its end.
         """
-        led = self.firewall.led_ports(self.version)
-        unled = frozenset() if led is None else published - led
+        unled = frozenset() if led is None else published - led.keys()
         lasting = unled & self._unled
         self._unled = unled
         if not lasting:
             return ""
-        names = sorted(f"{protocol.value} {port}" for protocol, port in lasting)
-        more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
         return (
-            f"no rule leads to ports of running sessions ({', '.join(names[:PORTS_NAMED])}{more}):"
+            "no rule leads to ports of running sessions "
+            f"({_listed(f'{protocol.value} {port}' for protocol, port in lasting)}):"
             " restart Docker Engine, which restores them; with live-restore sessions keep running"
         )
+
+    def _note_elsewhere(self, elsewhere: Mapping[HostPort, Target]) -> None:
+        """Keep what was found, and warn of what two consecutive checks have found.
+
+        The rule of a session may outlast it by a moment.
+        """
+        lasting = elsewhere.keys() & self.elsewhere.keys()
+        self.elsewhere = elsewhere
+        warnings = _warnings_of({port: elsewhere[port] for port in lasting})
+        if warnings != self.port_warnings:
+            for warning in warnings:
+                log.warning("free ports are led elsewhere", error=warning)
+            if not warnings:
+                log.info("no free port is led elsewhere")
+            self.port_warnings = warnings
+            self.notify()
+
+
+def _warnings_of(elsewhere: Mapping[HostPort, Target]) -> tuple[str, ...]:
+    if not elsewhere:
+        return ()
+    ports = _listed(
+        f"{protocol.value} {port} to {target.text}"
+        for (protocol, port), target in elsewhere.items()
+    )
+    warning = (
+        f"firewall rules lead free ports elsewhere ({ports}), so no session gets these: restart "
+        "Docker Engine, which removes what it has left (with live-restore sessions keep running), "
+        "or remove the rules of other programs"
+    )
+    return (warning,)
+
+
+def _listed(ports: Iterable[str]) -> str:
+    names = sorted(ports)
+    more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
+    return ", ".join(names[:PORTS_NAMED]) + more
 
 
 def published_ports(sessions: Iterable[Session]) -> frozenset[HostPort]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +315,12 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
     session = agent.play()
     published = frozenset({(Protocol.UDP, port_of(session))})
     watch = FirewallWatch(
-        firewall, FakeClock(), version=4, published=lambda: published, notify=lambda: None
+        firewall,
+        FakeClock(),
+        bind_address=ip_address("0.0.0.0"),
+        published=lambda: published,
+        held=lambda: None,
+        notify=lambda: None,
     )
 
     async def warnings() -> tuple[str, ...]:

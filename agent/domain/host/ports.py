@@ -90,6 +90,11 @@ class PortPool:
             self._free[protocol].pop(number, None)
         self._hold(internal_id, ports)
 
+    @property
+    def all_held(self) -> frozenset[_Number]:
+        """The ports of all sessions and prepared containers."""
+        return frozenset(self._holders)
+
     def held(self, holder: str) -> tuple[Port, ...]:
         """The ports of a session, or of a prepared container."""
         return self._held.get(holder, ())

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 from prometheus_client.metrics_core import Metric
@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.kernel.clock import SystemHostClock
 from agent.metrics_endpoint.collector import HostGauges
 from agent.metrics_endpoint.listener import MetricsListener
+from agent.network.led_ports import HostPort
 from tests.support.agent.hosts import Agent, host_report
 from tests.support.harness import free_port
 from tests.support.tasks import running
@@ -48,6 +49,7 @@ class Scraped:
     client: aiohttp.ClientSession
     flush_failures: int = 0
     firewall_intact: bool = True
+    led_elsewhere: list[HostPort] = field(default_factory=list)
 
     async def __call__(self) -> Scrape:
         return await scraped_from(self.client, self.address)
@@ -79,6 +81,7 @@ async def scraped(agent: Agent) -> AsyncIterator[Scraped]:
             images=agent.images,
             flush_failures=lambda: shown.flush_failures,
             firewall_intact=lambda: shown.firewall_intact,
+            led_elsewhere=lambda: shown.led_elsewhere,
             report=lambda: host_report(agent),
         )
         registry.register(state)

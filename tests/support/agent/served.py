@@ -49,8 +49,8 @@ class WholeAgent:
         self.config = AgentConfig(
             socket=folder / f"{name}.sock",
             public_address="192.0.2.1",
-            firewall_bridges=(),
             **{
+                "firewall_bridges": (),
                 "state_dir": folder / name,
                 "metrics_listen": "",
                 "prepared": 0,

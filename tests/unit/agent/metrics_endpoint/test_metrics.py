@@ -26,7 +26,7 @@ from tests.support.fake_clock import until_idle
 from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
 from tests.support.tasks import running
-from tiltyard.contract import EndReason, Identity, Resources, State
+from tiltyard.contract import EndReason, Identity, Protocol, Resources, State
 from tiltyard.runtime.bounded_names import MAX_NAMES, OTHER
 from tiltyard.runtime.metrics import loop_lag
 
@@ -287,11 +287,13 @@ async def test_each_scrape_reads_the_host(agent: Agent, scrape: Scraped, tmp_pat
     assert now("disk_free_inodes", path=str(tmp_path)) == 9000
     assert now("disk_reserve_inodes", path=str(tmp_path)) == 5000
     assert now("firewall_intact") == 1
+    assert now("ports_led_elsewhere", protocol="udp") == 0
     assert now("conntrack_flush_failures_total") == 0
     assert now("warnings") == 1
     assert now("watch_streams") == 0
     assert now("tls_connections") == 0
     scrape.firewall_intact = False
+    scrape.led_elsewhere = [(Protocol.UDP, 20000), (Protocol.UDP, 20001)]
     scrape.flush_failures = 3
     await agent.sessions.drains.order(DrainOrder(1, draining=True))
     with agent.runtime.feed.subscribe():
@@ -299,6 +301,8 @@ async def test_each_scrape_reads_the_host(agent: Agent, scrape: Scraped, tmp_pat
     assert now("draining") == 1
     assert now("watch_streams") == 1
     assert now("firewall_intact") == 0
+    assert now("ports_led_elsewhere", protocol="udp") == 2
+    assert now("ports_led_elsewhere", protocol="tcp") == 0
     assert now("conntrack_flush_failures_total") == 3
     [build] = now.own["tiltyard_agent_build_info"].samples
     assert build.labels["version"] == "1.2.3"

@@ -58,6 +58,7 @@ FAULTS: Mapping[int, str] = {
     53: "random starts, claims, stops and SIGKILLs of all programs over a long time",
     54: "memory is exhausted, within a session or on the host",
     55: "both programs are upgraded, set back, removed and installed again",
+    56: "a rule of the firewall leads a free port elsewhere",
 }
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}

@@ -62,10 +62,16 @@ def read_newer(db: Database, after: int, limit: int) -> tuple[Position, Sequence
 
 def event_at(db: Database, at: Position) -> StoredEvent | None:
     """Read the event of a position; None if it was removed, or is not of this log."""
-    epoch = position(db).epoch
-    values = {"number": at.number, "limit": 1}
-    found = _events(db, epoch, "sequence = :number", values)
-    return found[0] if found and at.epoch == epoch else None
+    found = events_numbered(db, at.epoch, [at.number])
+    return found[0] if found else None
+
+
+def events_numbered(db: Database, epoch: int, numbers: Sequence[int]) -> list[StoredEvent]:
+    """Read the events of some numbers, but for those that were removed or not of this log."""
+    if epoch != position(db).epoch:
+        return []
+    values = {"numbers": db.dialect.list_value(numbers), "limit": len(numbers)}
+    return _events(db, epoch, f"sequence {db.dialect.in_list('numbers')}", values)
 
 
 def first_position(db: Database, wanted: EventFilter) -> Position:

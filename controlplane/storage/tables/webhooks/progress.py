@@ -17,6 +17,7 @@ from controlplane.domain.webhooks.webhook import DisabledCause, Webhook
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import write_row
+from controlplane.storage.tables.accounting.event_reading import events_numbered
 from controlplane.storage.tables.webhooks.attempts import record_attempt
 from tiltyard.runtime.clock import from_ms, to_ms
 
@@ -145,6 +146,20 @@ def retry_now(db: Database, webhook_id: str, now: float) -> None:
         values,
     )
     db.execute("UPDATE webhook_progress SET failing_ms=NULL WHERE webhook=:webhook", values)
+
+
+def drop_excluded(db: Database, webhook: Webhook) -> None:
+    """Forget the failed events that the filter of a webhook excludes: they are not delivered."""
+    progress = progress_of(db, webhook.id)
+    assert progress is not None, "each webhook has one"
+    wanted = webhook.filter
+    failed = events_numbered(db, progress.position.epoch, list(progress.failed))
+    excluded = [event.position.number for event in failed if not wanted.matches(event)]
+    db.execute(
+        "DELETE FROM webhook_retry WHERE webhook=:webhook"  # noqa: S608
+        f" AND number {db.dialect.in_list('numbers')}",
+        {"webhook": webhook.id, "numbers": db.dialect.list_value(excluded)},
+    )
 
 
 def rewind(db: Database, webhook: Webhook, first: Position) -> None:

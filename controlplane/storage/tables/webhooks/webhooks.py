@@ -22,7 +22,12 @@ from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.event_log import position
 from controlplane.storage.engine.statements import write_row
-from controlplane.storage.tables.webhooks.progress import begin_progress, retry_now, rewind
+from controlplane.storage.tables.webhooks.progress import (
+    begin_progress,
+    drop_excluded,
+    retry_now,
+    rewind,
+)
 from tiltyard.runtime.clock import from_ms, to_ms
 
 _COLUMNS = "id, account, url, created_ms, description, filter, ordered, disabled, generation"
@@ -73,6 +78,8 @@ def create(db: Database, webhook: Webhook, sealed: bytes, *, actor: Actor) -> No
 def change(db: Database, wanted: Webhook, *, actor: Actor, now: float) -> None:
     """Replace the configuration of a webhook; failed events are attempted again at once.
 
+    Failed events that the new filter excludes are not attempted any more.
+
     Raises:
         NotFoundError: The account has no such webhook.
     """
@@ -85,6 +92,7 @@ def change(db: Database, wanted: Webhook, *, actor: Actor, now: float) -> None:
     _write(db, replace(wanted, created=known.created, disabled=disabled), known.generation)
     subject = (known.account, known.id, actor, now)
     if fields:
+        drop_excluded(db, wanted)
         db.append(WebhookChanged(*subject, fields=fields))
     if is_switched and wanted.is_enabled:
         db.append(WebhookEnabled(*subject))

@@ -139,6 +139,40 @@ async def test_failed_events_are_delivered_first_once_the_webhook_is_ordered(
     assert delivering.sender.objects(URL)[3:] == ["a", "b", "d"]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_failed_events_that_a_new_filter_excludes_are_not_delivered(
+    delivering: Delivering, *, ordered: bool
+) -> None:
+    delivering.sender.always[URL] = 500
+    webhook = await delivering.create(URL, ordered=ordered)
+    await delivering.cause("a", "b")
+    delivering.sender.always[URL] = 204
+    sent = len(delivering.sender.sent)
+    now = delivering.clock.time()
+    changed = replace(webhook, kinds=("session.*",))
+    await delivering.store.run(webhooks.change, changed, actor=ACTOR, now=now)
+    await delivering.clock.advance(FAILING_FOR)
+    assert delivering.sender.sent[sent:] == []
+    assert (await delivering.state(webhook)).failed == 0
+    assert await delivering.events("webhook.gap") == []
+
+
+async def test_failed_events_that_a_new_filter_includes_are_delivered(
+    delivering: Delivering,
+) -> None:
+    delivering.sender.always[URL] = 500
+    webhook = await delivering.create(URL, ordered=False)
+    await delivering.cause("a", "b")
+    delivering.sender.always[URL] = 204
+    sent = len(delivering.sender.sent)
+    now = delivering.clock.time()
+    kinds = tuple({message.kind for message in delivering.sender.sent})
+    changed = replace(webhook, kinds=kinds)
+    await delivering.store.run(webhooks.change, changed, actor=ACTOR, now=now)
+    await delivering.clock.advance(DELAYS[0])
+    assert delivering.sender.objects(URL)[sent:] == ["a", "b"]
+
+
 async def test_every_event_is_delivered_whatever_fails_in_between(
     delivering: Delivering,
 ) -> None:

@@ -19,6 +19,24 @@ _NOT_PUBLIC = tuple(
 )
 """Non-public networks that `ipaddress` reports as global in some Python releases."""
 
+_OF_PLATFORMS = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # Azure: the platform of a virtual machine (WireServer, DNS)
+            "161.26.0.0/16",  # IBM Cloud: infrastructure services, such as DNS and mirrors
+            "166.8.0.0/14",  # IBM Cloud: private endpoints of its services
+        ),
+    )
+)
+"""Networks with public numbers that only machines of a cloud reach.
+
+They are from the documentation of Azure ("What is IP address 168.63.129.16") and of IBM Cloud
+("Service endpoints" of VPC). The metadata of other clouds is link-local (169.254.0.0/16), unique
+local (fd00:ec2::254 of AWS, fd20:ce::254 of Google), shared (100.100.100.200 of Alibaba) or among
+the IETF assignments (192.0.0.192 of Oracle), which are not public anyway.
+"""
+
 
 def parse_address(text: str) -> Address:
     """Parse an address, without its zone. Raises ValueError."""
@@ -39,6 +57,6 @@ def is_public(address: str) -> bool:
     ip = parse_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         ip = translated(ip) or ip.sixtofour or ip
-    if any(ip in network for network in _NOT_PUBLIC):
+    if any(ip in network for network in (*_NOT_PUBLIC, *_OF_PLATFORMS)):
         return False
     return ip.is_global and not ip.is_multicast

@@ -50,7 +50,7 @@ NOT_IN_SCHEMA = {
     "the user of a password": r"needs a username|must be given: none is stored for .*",
     "the content of a certificate": r"must be certificates as PEM text|contains a private key: .*",
     "hosts and ports of URLs": r"must (be an https URL|have a (host|port|public)).*",
-    "kinds of events": r"must be a kind of events, .*",
+    "kinds of events": r"must be a kind of event, .*",
     "a header, and a number that is not 0": r"must be the id of an event",
     "the aliases of the registry": r"is not an OCI repository name",
 }

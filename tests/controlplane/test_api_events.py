@@ -130,6 +130,8 @@ async def test_filters_choose(system: System, query: str, expected: list[str]) -
         ("kind=session", "kind[0]"),
         ("kind=session.*,none.*", "kind[1]"),
         ("kind=", "kind[0]"),
+        ("kind=region.*", "kind[0]"),  # operators alone get them
+        ("kind=token.*,agent.lost", "kind[1]"),
         ("after=17", "after"),
         ("after=1-17x", "after"),
         ("limit=0", "limit"),

@@ -8,18 +8,25 @@ from pydantic import Field
 from controlplane.api.operations.fields import Text
 from controlplane.api.operations.queries import Flag, Query, Record, UpTo1000
 from controlplane.domain.errors import InvalidRequestError, Violation
-from controlplane.domain.events.filters import EventFilter, is_kind_pattern
-from controlplane.domain.events.kinds import KINDS
+from controlplane.domain.events.filters import ACCOUNT_PATTERNS, ALL_PATTERNS, EventFilter
 from controlplane.domain.events.positions import Position
 from tiltyard.runtime.settings import checked
 
 LAST_EVENT_ID = "Last-Event-ID"
 MOST_KINDS = 100
 
+_NO_KIND = "must be a kind of event, or all of a topic, such as session.*"
 
-def _kind(text: str) -> None:
-    if not is_kind_pattern(text):
-        raise ValueError("must be a kind of event, or all of a topic, such as session.*")
+
+def account_kind(text: str) -> None:
+    """Raise ValueError unless an account can get events of a kind, or of a topic (`session.*`)."""
+    if text not in ACCOUNT_PATTERNS:
+        raise ValueError(_NO_KIND)
+
+
+def _any_kind(text: str) -> None:
+    if text not in ALL_PATTERNS:
+        raise ValueError(_NO_KIND)
 
 
 def _event_id(text: str) -> None:
@@ -27,12 +34,15 @@ def _event_id(text: str) -> None:
         raise ValueError("must be the id of an event, or `after` of a page")
 
 
-_TOPICS = sorted({kind.partition(".")[0] for kind in KINDS})
-
-Kind = Annotated[
+_Kind = Annotated[
     str,
-    checked(_kind),
-    Field(json_schema_extra={"enum": [*KINDS, *(f"{topic}.*" for topic in _TOPICS)]}),
+    checked(account_kind),
+    Field(json_schema_extra={"enum": list(ACCOUNT_PATTERNS)}),
+]
+_AnyKind = Annotated[
+    str,
+    checked(_any_kind),
+    Field(json_schema_extra={"enum": list(ALL_PATTERNS)}),
 ]
 EventId = Annotated[
     str,
@@ -51,7 +61,7 @@ class EventsQuery(Query):
     several: ClassVar[frozenset[str]] = frozenset({"kind"})
     deep: ClassVar[frozenset[str]] = frozenset({"label"})
 
-    kind: Annotated[list[Kind], Field(max_length=MOST_KINDS)] | None = None
+    kind: Annotated[list[_Kind], Field(max_length=MOST_KINDS)] | None = None
     image: Text | None = None
     location: Text | None = None
     session: Text | None = None
@@ -71,6 +81,13 @@ class EventsQuery(Query):
             session=self.session,
             labels=self.label or {},
         )
+
+
+class AllEventsQuery(EventsQuery):
+    """The query of GET /operator/event; without `account` it reads those of all accounts."""
+
+    kind: Annotated[list[_AnyKind], Field(max_length=MOST_KINDS)] | None = None
+    account: Text | None = None
 
 
 def asked_position(request: web.Request, query: EventsQuery) -> Position | None:

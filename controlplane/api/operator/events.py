@@ -5,18 +5,11 @@ from typing import Any
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from controlplane.api.operations.event_queries import EventsQuery
+from controlplane.api.operations.event_queries import AllEventsQuery
 from controlplane.api.operations.events import EVENT_HEADERS, send_events
-from controlplane.api.operations.fields import Text
 from controlplane.api.operations.operation import operation
 from controlplane.http.event_source import FORMS
 from controlplane.http.messages import Request
-
-
-class AllEventsQuery(EventsQuery):
-    """The query of GET /operator/event; without `account` it reads those of all accounts."""
-
-    account: Text | None = None
 
 
 class ShownAnyEvent(TypedDict):

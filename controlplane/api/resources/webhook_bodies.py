@@ -6,10 +6,10 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from controlplane.api.operations.bodies import Body
+from controlplane.api.operations.event_queries import account_kind
 from controlplane.api.operations.fields import NO_CONTROLS, Name, Text
 from controlplane.api.operations.shown import Maybe, Millis, Shown, at
 from controlplane.domain.errors import InvalidRequestError, Violation
-from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import Position
 from controlplane.domain.webhooks.webhook import (
     MAX_KINDS,
@@ -21,13 +21,7 @@ from controlplane.domain.webhooks.webhook import (
 )
 from tiltyard.runtime.settings import checked
 
-
-def _known_kind(pattern: str) -> None:
-    if not EventFilter("", kinds=(pattern,)).kind_names:
-        raise ValueError("must be a kind of events, or a topic with .*, such as session.*")
-
-
-Kind = Annotated[str, Field(min_length=1, max_length=64), checked(_known_kind)]
+Kind = Annotated[str, Field(min_length=1, max_length=64), checked(account_kind)]
 LabelText = Annotated[str, Field(max_length=256)]
 
 

@@ -1,6 +1,6 @@
 """Which events a reader of the log gets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -17,9 +17,15 @@ ONLY_IF_NAMED = frozenset(kinds_kept(Retention.PLAYERS))
 """Kinds with personal data: a reader gets them only if its filter names them."""
 
 
-def is_kind_pattern(pattern: str) -> bool:
-    """Return whether a pattern is a kind, or `topic.*` of a topic that has kinds."""
-    return any(_matches(pattern, kind) for kind in KINDS)
+def _patterns(kinds: Collection[str]) -> tuple[str, ...]:
+    topics = dict.fromkeys(kind.partition(".")[0] for kind in kinds)
+    return (*kinds, *(f"{topic}.*" for topic in topics))
+
+
+ALL_PATTERNS = _patterns(KINDS)
+"""The kinds, and `topic.*` of their topics: what an operator can filter by."""
+ACCOUNT_PATTERNS = _patterns([kind for kind in KINDS if kind in _FOR_ACCOUNTS])
+"""Those of the kinds that an account can get."""
 
 
 @dataclass(frozen=True)

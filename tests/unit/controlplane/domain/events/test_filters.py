@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.event import Retention
-from controlplane.domain.events.filters import EventFilter, is_kind_pattern
+from controlplane.domain.events.filters import ACCOUNT_PATTERNS, ALL_PATTERNS, EventFilter
 from controlplane.domain.events.sessions import SessionStarting, SessionSubject
 from controlplane.domain.events.stored import EventRow, StoredEvent
 from tiltyard.contract import Identity
@@ -35,7 +35,13 @@ def stored(kind: str = "session.ready", account: str = "a", **data: Any) -> Stor
     ],
 )
 def test_patterns_are_kinds_or_topics(pattern: str, is_known: bool) -> None:
-    assert is_kind_pattern(pattern) is is_known
+    assert (pattern in ALL_PATTERNS) is is_known
+
+
+@pytest.mark.parametrize("pattern", ALL_PATTERNS)
+def test_account_can_filter_by_what_it_can_get(pattern: str) -> None:
+    is_for_accounts = bool(EventFilter("a", kinds=(pattern,)).kind_names)
+    assert (pattern in ACCOUNT_PATTERNS) is is_for_accounts
 
 
 def test_account_gets_its_own_events_alone() -> None:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from controlplane.api.event_examples import example_of
 from controlplane.domain.events.event import Audience, Event, camel_case, data_keys
 from controlplane.domain.events.kinds import KINDS
+from controlplane.domain.events.positions import POSITION_PATTERN
 
 _REF = "#/components/schemas/{model}"
 
@@ -87,7 +88,7 @@ def _plain(schema: Any) -> Any:
 def _event_schema(kind: type[Event], data: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of an event of a kind as readers of the log get it."""
     properties = {
-        "id": {"type": "string", "pattern": "^[0-9]+-[0-9]+$"},
+        "id": {"type": "string", "pattern": POSITION_PATTERN},
         "type": {"const": kind.kind},
         "version": {"const": kind.version},
         "time": {"type": "integer", "description": "In milliseconds since the epoch."},

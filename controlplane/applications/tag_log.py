@@ -22,13 +22,12 @@ from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.follower import Follower
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Store, rest
 from controlplane.storage.tables.applications import tag_places
 from tiltyard.runtime.clock import Clock
 
 HOSTS_IN_A_STEP = 20  # Hosts that are looked at in one step of the event loop
 PORTION = 200  # News that are written in one transaction
-REST = 2.0  # Pause after a portion, as a multiple of its duration
 
 _ImagePlace = tuple[tuple[str, str], str]
 """A region and node pool, and an image."""
@@ -212,4 +211,4 @@ class TagLog:
             portion = news[start : start + PORTION]
             await self._store.run(tag_places.note_news, portion, self._clock.time())
             if start + PORTION < len(news):
-                await self._clock.sleep(REST * (self._clock.monotonic() - began))
+                await rest(self._clock, began)

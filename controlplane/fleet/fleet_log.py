@@ -12,11 +12,9 @@ from controlplane.domain.placement.start_failures import EVERYONE
 from controlplane.fleet.fleet import Fleet
 from controlplane.fleet.host.host import Host
 from controlplane.storage.engine.follower import Follower
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Store, rest
 from controlplane.storage.tables.hosts.conditions import note_conditions, note_draining
 from tiltyard.runtime.clock import Clock
-
-REST = 2.0  # Pause after a portion of draining sessions, as a multiple of its duration
 
 
 class FleetLog:
@@ -107,4 +105,4 @@ class FleetLog:
         if is_done:
             self._drained[host.name] = (drain.mark, count)
         else:
-            await self._clock.sleep(REST * (self._clock.monotonic() - began))
+            await rest(self._clock, began)

@@ -9,7 +9,7 @@ from controlplane.api.operations.fields import Text
 from controlplane.api.operations.queries import Flag, Query, Record, UpTo1000
 from controlplane.domain.errors import InvalidRequestError, Violation
 from controlplane.domain.events.filters import ACCOUNT_PATTERNS, ALL_PATTERNS, EventFilter
-from controlplane.domain.events.positions import Position
+from controlplane.domain.events.positions import POSITION_PATTERN, Position
 from tiltyard.runtime.settings import checked
 
 LAST_EVENT_ID = "Last-Event-ID"
@@ -47,7 +47,7 @@ _AnyKind = Annotated[
 EventId = Annotated[
     str,
     checked(_event_id),
-    Field(json_schema_extra={"pattern": "^[0-9]{1,18}-[0-9]{1,18}$"}),
+    Field(json_schema_extra={"pattern": POSITION_PATTERN}),
 ]
 
 

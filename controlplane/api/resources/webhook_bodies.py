@@ -10,7 +10,7 @@ from controlplane.api.operations.event_queries import account_kind
 from controlplane.api.operations.fields import NO_CONTROLS, Name, Text
 from controlplane.api.operations.shown import Maybe, Millis, Shown, at
 from controlplane.domain.errors import InvalidRequestError, Violation
-from controlplane.domain.events.positions import Position
+from controlplane.domain.events.positions import POSITION_PATTERN, Position
 from controlplane.domain.webhooks.webhook import (
     MAX_KINDS,
     MAX_LABELS,
@@ -67,7 +67,7 @@ class ReplayBody(Body):
 
     max_bytes = 64 * 1024
 
-    event: Annotated[str, Field(max_length=40, pattern="^[0-9]{1,18}-[0-9]{1,18}$")]
+    event: Annotated[str, Field(max_length=40, pattern=POSITION_PATTERN)]
 
     @property
     def position(self) -> Position:

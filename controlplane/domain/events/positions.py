@@ -5,7 +5,10 @@ from typing import NamedTuple, Self
 
 from controlplane.domain.errors import Reason, TiltyardError
 
-_FORM = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z", re.ASCII)
+_NUMBER = "[0-9]{1,18}"
+_FORM = re.compile(rf"({_NUMBER})-({_NUMBER})\Z", re.ASCII)
+POSITION_PATTERN = f"^{_NUMBER}-{_NUMBER}$"
+"""The pattern of the texts that `Position.parse` accepts, for JSON Schema."""
 
 
 class Position(NamedTuple):

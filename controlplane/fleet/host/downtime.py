@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from controlplane.domain.errors import StoreError
 from controlplane.domain.hosts.written import Written
 from controlplane.fleet.host.state import HostState
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Store, rest
 from controlplane.storage.tables.hosts.contact import lose, note_downtime, note_report
 from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.logging.events import get_logger
@@ -18,8 +18,6 @@ log = get_logger(__name__)
 
 WRITE_INTERVAL = 60.0
 """Seconds between two writes per host: a crash loses up to that much downtime."""
-
-REST = 2.0  # Pause after a portion of ended sessions, as a multiple of its duration
 
 LONGEST_GAP = 30.0
 """Maximum seconds that count between two tries: a longer gap is a stall of this program."""
@@ -94,7 +92,7 @@ class Downtime:
         now = self.clock.time()
         began = self.clock.monotonic()
         while not await self.store.run(lose, self.host.name, self.host.under_way, now):
-            await self.clock.sleep(REST * (self.clock.monotonic() - began))
+            await rest(self.clock, began)
             began = self.clock.monotonic()
         self.host.lose(now)
         log.warning("host lost, its sessions are dead", seconds=self.lost_after)

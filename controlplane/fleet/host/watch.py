@@ -31,7 +31,7 @@ from controlplane.fleet.host.state import HostState
 from controlplane.fleet.host.stops import ClaimReplay, Stops
 from controlplane.fleet.host.written_reports import WrittenReports
 from controlplane.metrics.agents import FleetMetrics
-from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.store import Store, rest
 from controlplane.storage.tables.sessions.session_ends import end_all_missing
 from controlplane.storage.tables.sessions.session_queries import live_on
 from tiltyard.runtime.back_off import BackOff
@@ -53,7 +53,6 @@ MAX_DIAL_BACK_OFF = 0.5
 """Seconds; with the time that gRPC takes to connect, a host reports within 2 s of its return."""
 
 PORTION = 250  # Reported sessions that are written in one transaction
-REST = 2.0  # Pause after a full portion as a multiple of the time that it took
 GATHER_SECONDS = 0.02  # Wait for more claims to write together
 CLAIM_INTERVAL = 10.0  # Seconds between two evaluations of unclaimed sessions
 
@@ -205,16 +204,13 @@ class Watch:
         return is_answered or self.host.is_written(session)
 
     async def _write(self, sessions: Sequence[HostSession]) -> None:
-        """Write reported sessions, a portion at a time.
-
-        The rest after a full portion leaves most of the writer's time to others.
-        """
+        """Write reported sessions, a portion at a time."""
         for first in range(0, len(sessions), PORTION):
             portion = sessions[first : first + PORTION]
             began = self.clock.monotonic()
             await self._write_portion(portion)
             if len(portion) == PORTION:
-                await self.clock.sleep(REST * (self.clock.monotonic() - began))
+                await rest(self.clock, began)
 
     async def _write_portion(self, sessions: Sequence[HostSession]) -> None:
         name = self.host.name

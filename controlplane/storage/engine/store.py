@@ -23,11 +23,14 @@ from controlplane.storage.engine.sqlite import (
     read_batch,
 )
 from controlplane.storage.engine.worker import Worker
+from tiltyard.runtime.clock import Clock
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 MAX_BATCH = 256  # Functions in one commit at most: bounds how long the first one waits
+
+REST = 2.0  # Pause after a portion of many rows, as a multiple of its duration
 
 
 class Store:
@@ -95,3 +98,8 @@ class Store:
     async def read(self, at: Transaction[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run long SELECTs as `look` does, delaying neither transactions nor looks."""
         return await self._reader.send(at, *args, **kwargs)
+
+
+async def rest(clock: Clock, began: float) -> None:
+    """Leave most of the writer's time to others after a portion that began at a monotonic time."""
+    await clock.sleep(REST * (clock.monotonic() - began))

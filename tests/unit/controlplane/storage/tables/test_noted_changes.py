@@ -161,6 +161,10 @@ def note_tag(db: Database) -> None:
     tag_places.note_news(db, news, NOW)
 
 
+def lost(db: Database) -> None:
+    contact.lose(db, "g", (), NOW)
+
+
 def failed(session: HostSession) -> HostSession:
     return replace(session, failure_time=NOW)
 
@@ -243,7 +247,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("registry", nothing, lambda db: registries.put(db, replace(HUB, aliases=("a",)), ACTOR, 1)),
     ("remove registry", nothing, lambda db: fleet.remove(db, "registry", "unused", **AT)),
     ("settings", nothing, declare),
-    ("remove agent", nothing, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
+    ("remove agent", lost, lambda db: fleet.remove_agent(db, "g", ACTOR, NOW)),
     ("drain", nothing, lambda db: fleet.order_drain(db, "h", DRAIN, **AT)),
     ("report of host", unresponsive, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
     ("reported drain", nothing, lambda db: fleet.learn_drain(db, "h", DRAIN, NOW)),
@@ -256,7 +260,6 @@ CASES: list[tuple[str, Do, Do]] = [
     ("lost start", attempted, lambda db: contact.lose(db, "h", (), NOW)),
     ("renewed", nothing, lambda db: enrolment.renewed(db, fleet.get_agent(db, "h"), "1", NOW)),
     ("one authority", nothing, lambda db: enrolment.trusts_one_authority(db, "h")),
-    ("sessions of a revoked host", running, lambda db: session_ends.lose_sessions(db, "h", NOW)),
     ("revoked host", running, lambda db: enrolment.revoke(db, "h", ACTOR, NOW)),
     ("reserve", nothing, lambda db: sessions.reserve(db, cold("one"))),
     ("first attempt", nothing, attempted),

@@ -129,11 +129,12 @@ class Daemon:
                 config.tls_max_connections_per_address,
             ),
         )
+        bind_address = ipaddress.ip_address(config.bind_address)
         self._firewall = FirewallWatch(
             Firewall(config.firewall()),
             clock,
-            bind_address=ipaddress.ip_address(config.bind_address),
-            published=lambda: published_ports(self.sessions.all()),
+            bind_address=bind_address,
+            published=lambda: published_ports(self.sessions.all(), bind_address.version),
             held=self._held_ports,
             notify=self.feed.host_changed,
         )

@@ -5,6 +5,7 @@ The agent has no privilege to change rules.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from ipaddress import ip_address
 
 from agent.domain.sessions.session import Session
 from agent.network.firewall import Firewall, FirewallError
@@ -25,16 +26,17 @@ PORTS_NAMED = 5
 class FirewallWatch:
     """Checks rules periodically, on its own thread.
 
-    `published` returns the host ports that must have a rule now, `held` those that containers of
-    this host may have, which is None while that is unknown; `bind_address` is where the engine
-    publishes them. `notify` is called when warnings change.
+    `published` returns the host ports that must lead to containers now, with the address of each,
+    empty if unknown; `held` those that containers of this host may have, which is None while that
+    is unknown; `bind_address` is where the engine publishes them. `notify` is called when warnings
+    change.
     """
 
     firewall: Firewall
     clock: Clock
     _: KW_ONLY
     bind_address: Address
-    published: Callable[[], frozenset[HostPort]]
+    published: Callable[[], Mapping[HostPort, str]]
     held: Callable[[], frozenset[HostPort] | None]
     notify: Callable[[], None]
     warnings: tuple[str, ...] = field(default=(), init=False)
@@ -88,7 +90,7 @@ class FirewallWatch:
         await self._threads.close()
 
     def _look(
-        self, published: frozenset[HostPort]
+        self, published: Mapping[HostPort, str]
     ) -> tuple[tuple[str, ...], Mapping[HostPort, Target]]:
         """Return the warnings of missing rules, and where rules lead ports, as far as known."""
         try:
@@ -109,21 +111,21 @@ class FirewallWatch:
         )
 
     def _unreachable(
-        self, published: frozenset[HostPort], led: Mapping[HostPort, Target] | None
+        self, published: Mapping[HostPort, str], led: Mapping[HostPort, Target] | None
     ) -> str:
-        """Warn of ports of running sessions without a rule in two consecutive checks.
+        """Warn of ports that do not lead to their running session in two consecutive checks.
 
         The rules of a session can disappear shortly before the agent sees its end.
         """
-        unled = frozenset() if led is None else published - led.keys()
+        unled = frozenset() if led is None else _unled(published, led)
         lasting = unled & self._unled
         self._unled = unled
         if not lasting:
             return ""
+        ports = _listed(_described(port, (led or {}).get(port)) for port in lasting)
         return (
-            "no rule leads to ports of running sessions "
-            f"({_listed(f'{protocol.value} {port}' for protocol, port in lasting)}):"
-            " restart Docker Engine, which restores them; with live-restore sessions keep running"
+            f"no rule leads to ports of running sessions ({ports}): restart Docker Engine, which "
+            "restores them; with live-restore sessions keep running"
         )
 
     def _note_elsewhere(self, elsewhere: Mapping[HostPort, Target]) -> None:
@@ -146,10 +148,7 @@ class FirewallWatch:
 def _warnings_of(elsewhere: Mapping[HostPort, Target]) -> tuple[str, ...]:
     if not elsewhere:
         return ()
-    ports = _listed(
-        f"{protocol.value} {port} to {target.text}"
-        for (protocol, port), target in elsewhere.items()
-    )
+    ports = _listed(_described(port, target) for port, target in elsewhere.items())
     warning = (
         f"firewall rules lead free ports elsewhere ({ports}), so no session gets these: restart "
         "Docker Engine, which removes what it has left (with live-restore sessions keep running), "
@@ -158,18 +157,39 @@ def _warnings_of(elsewhere: Mapping[HostPort, Target]) -> tuple[str, ...]:
     return (warning,)
 
 
+def _unled(
+    published: Mapping[HostPort, str], led: Mapping[HostPort, Target]
+) -> frozenset[HostPort]:
+    """The published ports that do not lead to the address of their container."""
+    found = set()
+    for port, address in published.items():
+        target = led.get(port)
+        if target is None or (address and target.address != ip_address(address)):
+            found.add(port)
+    return frozenset(found)
+
+
+def _described(port: HostPort, target: Target | None) -> str:
+    protocol, number = port
+    name = f"{protocol.value} {number}"
+    return name if target is None else f"{name} to {target.text}"
+
+
 def _listed(ports: Iterable[str]) -> str:
     names = sorted(ports)
     more = f" and {len(names) - PORTS_NAMED} more" if len(names) > PORTS_NAMED else ""
     return ", ".join(names[:PORTS_NAMED]) + more
 
 
-def published_ports(sessions: Iterable[Session]) -> frozenset[HostPort]:
-    """Return the host ports that Docker Engine publishes for the running sessions."""
-    return frozenset(
-        (port.protocol, port.host)
+def published_ports(sessions: Iterable[Session], version: int) -> dict[HostPort, str]:
+    """Return the host ports that Docker Engine publishes for the running sessions.
+
+    Each has the address of its container for a version of IP, which is empty if unknown.
+    """
+    return {
+        (port.protocol, port.host): session.address if version == 4 else session.ipv6_address
         for session in sessions
         if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
         for port in session.ports
         if not port.tls
-    )
+    }

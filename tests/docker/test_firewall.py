@@ -313,7 +313,8 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
     site: Site, agent: Agent, firewall: Firewall
 ) -> None:
     session = agent.play()
-    published = frozenset({(Protocol.UDP, port_of(session))})
+    _, network = inside(agent, session)
+    published = {(Protocol.UDP, port_of(session)): network["IPAddress"]}
     watch = FirewallWatch(
         firewall,
         FakeClock(),
@@ -330,6 +331,10 @@ async def test_f23_a_session_whose_rule_is_gone_is_told_until_the_engine_makes_i
 
     try:
         assert await warnings() == ()
+        other = f"-p udp --dport {FIRST} -j DNAT --to-destination {ELSEWHERE[0]}"
+        site.machine.run("iptables", "-t", "nat", "-I", "DOCKER", *other.split())
+        [warning] = await warnings()
+        assert f"udp {FIRST} to {ELSEWHERE[0]}" in warning
         site.machine.run("iptables", "-t", "nat", "-F", "DOCKER")
         [warning] = await warnings()
         assert f"udp {FIRST}" in warning

@@ -333,7 +333,7 @@ class Watched:
 
     watch: FirewallWatch
     tools: mock.Mock
-    published: set[tuple[Protocol, int]]
+    published: dict[tuple[Protocol, int], str]
     notified: list[tuple[str, ...]]
 
     async def look(self, *, filter_table: str = IN_PLACE, nat_table: str = DOCKER) -> None:
@@ -343,13 +343,13 @@ class Watched:
 
 @pytest.fixture
 async def watched(tools: mock.Mock) -> AsyncIterator[Watched]:
-    published: set[tuple[Protocol, int]] = set()
+    published: dict[tuple[Protocol, int], str] = {}
     notified: list[tuple[str, ...]] = []
     watch = FirewallWatch(
         Firewall(PLAN),
         FakeClock(),
         bind_address=ip_address("0.0.0.0"),
-        published=lambda: frozenset(published),
+        published=lambda: published,
         held=lambda: None,
         notify=lambda: notified.append(watch.warnings),
     )
@@ -378,7 +378,7 @@ async def test_warns_once_of_missing_rules_until_they_are_back(watched: Watched)
 
 
 async def test_warns_of_a_port_without_a_rule_at_the_second_check(watched: Watched) -> None:
-    watched.published.update((Protocol.UDP, 20000 + number) for number in range(8))
+    watched.published.update({(Protocol.UDP, 20000 + number): "" for number in range(8)})
     await watched.look()
     assert watched.notified == []  # its session may have ended just now
     await watched.look()
@@ -389,9 +389,21 @@ async def test_warns_of_a_port_without_a_rule_at_the_second_check(watched: Watch
     assert watched.notified[1:] == [()]
 
 
+async def test_warns_of_a_port_that_leads_to_another_address(watched: Watched) -> None:
+    watched.published[Protocol.UDP, 20001] = "172.17.0.9"
+    watched.published[Protocol.TCP, 20002] = "172.17.0.2"
+    await watched.look()
+    await watched.look()
+    [[warning]] = watched.notified
+    assert "ports of running sessions (udp 20001 to 172.17.0.2:7777)" in warning
+    watched.published[Protocol.UDP, 20001] = "172.17.0.2"
+    await watched.look()
+    assert watched.notified[1:] == [()]
+
+
 async def test_engine_without_a_chain_for_ports_causes_no_warning(watched: Watched) -> None:
     """Such an engine leads players to containers without rules of iptables."""
-    watched.published.add((Protocol.UDP, 20000))
+    watched.published[Protocol.UDP, 20000] = "172.17.0.2"
     for _ in range(2):
         await watched.look(nat_table="")
     assert watched.notified == []
@@ -399,8 +411,11 @@ async def test_engine_without_a_chain_for_ports_causes_no_warning(watched: Watch
 
 def test_published_ports_are_of_running_bridge_sessions() -> None:
     port = Port(container=7777, protocol=Protocol.UDP, host=20000)
-    on_bridge = a_session(state=State.RUNNING, ports=(port,))
-    assert published_ports([on_bridge]) == {(Protocol.UDP, 20000)}
+    on_bridge = a_session(
+        state=State.RUNNING, ports=(port,), address="172.17.0.2", ipv6_address="fd00::2"
+    )
+    assert published_ports([on_bridge], 4) == {(Protocol.UDP, 20000): "172.17.0.2"}
+    assert published_ports([on_bridge], 6) == {(Protocol.UDP, 20000): "fd00::2"}
     of_agent = dataclasses.replace(port, protocol=Protocol.TCP, tls=True)
     in_host = a_spec(network_mode=NetworkMode.HOST)
     for other in (
@@ -408,4 +423,4 @@ def test_published_ports_are_of_running_bridge_sessions() -> None:
         a_session(state=State.RUNNING, ports=(port,), spec=in_host),
         a_session(state=State.RUNNING, ports=(of_agent,)),
     ):
-        assert published_ports([other]) == frozenset()
+        assert published_ports([other], 4) == {}

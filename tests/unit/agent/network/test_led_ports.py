@@ -180,7 +180,7 @@ class Watched:
             self.firewall,
             FakeClock(),
             bind_address=ip_address("0.0.0.0"),
-            published=frozenset,
+            published=dict,
             held=lambda: self.held.pop(0) if self.held else frozenset(),
             notify=lambda: self.notified.append(self.watch.port_warnings),
         )

@@ -194,7 +194,7 @@ everything:
 	@.ci/prerequisites all $(firstword $(MAKECMDGOALS))
 	$(if $(ENGINE),@.ci/engine $(ENGINE))
 	$(INSTALLED)
-	@$(MAKE) --silent $(INIT) $(NODE_PACKAGES)
+	@$(MAKE) --silent $(INIT) $(if $(filter demo up,$(MAKECMDGOALS)),,$(NODE_PACKAGES))
 
 # Replaced by a rename, since an agent may be executing the previous file.
 $(INIT): build/init/$(MACHINE)/tiltyard-init

@@ -12,19 +12,20 @@ from pathlib import Path
 from random import Random
 
 import aiohttp
+import pytest
 
 from controlplane.app.control_plane import ControlPlane
 from controlplane.domain.events.filters import EventFilter
 from controlplane.domain.events.positions import Position
-from controlplane.storage.tables.accounting.event_reading import read_after
+from controlplane.storage.tables.accounting.event_reading import EventBatch, read_after
 from tests.controlplane.event_writer import LAST, config_of
+from tests.faults.plugin import Rounds
 from tests.support.controlplane.event_reader import NDJSON, is_free, opened, reserve
 from tests.support.controlplane.system import System, eventually
 from tests.support.controlplane.transactions import blocked
 from tests.support.controlplane.transactions import opened as opened_store
 from tests.support.harness import free_port
 
-KILLS = 3
 PAUSE = 0.02  # Seconds until a reader connects again
 
 
@@ -76,26 +77,36 @@ async def writing(folder: Path, port: int, commits: int) -> AsyncIterator[Proces
         await process.wait()
 
 
-async def test_no_reader_misses_an_event_that_a_killed_control_plane_has_committed(
-    tmp_path: Path,
+async def stored(database: Path) -> list[str]:
+    """Read the ids of all events of sessions of an account, a part of the log at a time."""
+    wanted = EventFilter("alice", kinds=("session.*",))
+    found = []
+    async with opened_store(database) as store:
+        batch = EventBatch((), Position(1, 0), more=True)
+        while batch.more:
+            batch = await store.read(read_after, wanted, batch.after, 10_000)
+            found += [str(event.position) for event in batch.events]
+    return found
+
+
+@pytest.mark.part_alone
+@pytest.mark.timeout(900)
+async def test_f36_no_reader_misses_an_event_that_a_killed_control_plane_has_committed(
+    tmp_path: Path, rounds: Rounds, chance: Random
 ) -> None:
     """It is killed between a COMMIT and the wake-up of its readers."""
-    chance = Random(7)
     port = free_port()
     config = config_of(tmp_path / "state", port)
     tokens = (await ControlPlane(config).initialise(("alice", "bob"))).accounts
     url = f"http://127.0.0.1:{port}"
     followers = [Follower(url, tokens["alice"], "kind=session.*") for _ in range(3)]
     following = [asyncio.create_task(each.run(), name="follower") for each in followers]
-    for _ in range(KILLS):
+    for _ in range(rounds(3, 50)):
         async with writing(config.state_dir, port, chance.randrange(20, 120)) as process:
             assert await process.wait() == -signal.SIGKILL
     async with writing(config.state_dir, port, 0):
         await asyncio.gather(*following)
-    async with opened_store(config.database) as store:
-        wanted = EventFilter("alice", kinds=("session.*",))
-        everything = await store.read(read_after, wanted, Position(1, 0), 100_000)
-    ids = [str(event.position) for event in everything.events]
+    ids = await stored(config.database)
     assert len(ids) > 100
     for follower in followers:
         assert follower.ids == ids

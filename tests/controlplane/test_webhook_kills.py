@@ -112,8 +112,10 @@ async def test_event_whose_attempt_was_not_recorded_is_delivered_again(settings:
         assert len(set(ids)) == 1
 
 
+@pytest.mark.part_alone
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("ordered", [True, False])
-async def test_events_survive_kills_at_random(
+async def test_f36_webhooks_get_every_event_of_a_control_plane_that_is_killed_at_random(
     settings: Path, rounds: Rounds, chance: Random, *, ordered: bool
 ) -> None:
     async with Receiver() as receiver, killed(settings) as program:

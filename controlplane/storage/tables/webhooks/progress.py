@@ -138,6 +138,14 @@ def add_gap(db: Database, account: str, webhook_id: str, gap: Gap) -> None:
     )
 
 
+def has_failed(db: Database, webhook_id: str) -> bool:
+    """Return whether events wait for another attempt."""
+    row = db.execute(
+        "SELECT 1 FROM webhook_retry WHERE webhook=:webhook LIMIT 1", {"webhook": webhook_id}
+    ).fetchone()
+    return row is not None
+
+
 def retry_now(db: Database, webhook_id: str, now: float) -> None:
     """Let all failed events be attempted now, as if none had failed."""
     values = {"webhook": webhook_id, "now": to_ms(now)}

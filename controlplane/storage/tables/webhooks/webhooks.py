@@ -25,6 +25,7 @@ from controlplane.storage.engine.statements import write_row
 from controlplane.storage.tables.webhooks.progress import (
     begin_progress,
     drop_excluded,
+    has_failed,
     retry_now,
     rewind,
 )
@@ -86,7 +87,7 @@ def change(db: Database, wanted: Webhook, *, actor: Actor, now: float) -> None:
     known = get(db, wanted.account, wanted.id)
     fields = [name for name in _CONFIGURED if getattr(known, name) != getattr(wanted, name)]
     is_switched = known.is_enabled != wanted.is_enabled
-    if not fields and not is_switched:
+    if not fields and not is_switched and not has_failed(db, known.id):
         return
     disabled = wanted.disabled if is_switched else known.disabled
     _write(db, replace(wanted, created=known.created, disabled=disabled), known.generation)

@@ -181,6 +181,21 @@ async def test_change_applies_to_the_event_that_fails(delivering: Delivering) ->
     assert delivering.sender.objects(OTHER) == ["a", "b"]
 
 
+@pytest.mark.parametrize("status", [429, 500])
+async def test_change_to_the_same_values_attempts_the_event_that_fails(
+    delivering: Delivering, status: int
+) -> None:
+    webhook = await delivering.create(URL)
+    delivering.sender.answers[URL] = [status, status]
+    await delivering.cause("a")
+    await delivering.clock.advance(10.0)
+    now = delivering.clock.time()
+    await delivering.store.run(webhooks.change, webhook, actor=ACTOR, now=now)
+    await until_idle()
+    assert delivering.sender.objects(URL) == ["a", "a", "a"]
+    assert await delivering.events("webhook.changed") == []
+
+
 async def test_clock_that_is_set_back_delays_no_retry(delivering: Delivering) -> None:
     delivering.sender.answers[URL] = [500]
     await delivering.create(URL)

@@ -128,7 +128,11 @@ class Load:
     ) -> None:
         self._threads = threads
         self._own = own = control_plane.client
-        self._operator = operator = lambda: control_plane.operator
+
+        def operator() -> ApiClient:
+            return control_plane.operator
+
+        self._operator: Connect = operator
         self._begin = position(own(), "/event")
         self._operator_begin = position(operator(), "/operator/event")
         self.readers = [
@@ -184,7 +188,7 @@ class Load:
 
 def is_last(event: dict[str, Any]) -> bool:
     """Return whether it is the event that readers wait for."""
-    return event["type"] == "token.created" and event["data"]["name"] == LAST
+    return bool(event["type"] == "token.created" and event["data"]["name"] == LAST)
 
 
 def create(client: ApiClient, name: str) -> str:

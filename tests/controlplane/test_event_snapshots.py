@@ -75,7 +75,7 @@ def write(load: Load, *, seconds: float = 0.0) -> float:
 @pytest.mark.part_alone
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_f36_long_snapshot_delays_neither_appends_nor_readers_of_events(
+def test_f57_long_snapshot_delays_neither_appends_nor_readers_of_events(
     pytestconfig: pytest.Config, figure: Figure
 ) -> None:
     held = LONG if pytestconfig.getoption("long") else 0.0

@@ -59,7 +59,12 @@ FAULTS: Mapping[int, str] = {
     54: "memory is exhausted, within a session or on the host",
     55: "both programs are upgraded, set back, removed and installed again",
     56: "a rule of the firewall leads a free port elsewhere",
+    57: "another program holds a snapshot of the database for a long time",
+    58: "endpoints of webhooks fail, hang, drip, answer too much, and change their addresses",
 }
+
+WITHOUT_HOSTS = frozenset({57, 58})
+"""The faults that concern no host: all tests of them are of one part alone."""
 
 NOT_YET: Mapping[int, str] = {37: "SQLite is the only store"}
 """Reasons for faults without a test of their number."""

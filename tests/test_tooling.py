@@ -254,7 +254,14 @@ def test_targets_keep_what_python_compiled() -> None:
     assert "PYTHONDONTWRITEBYTECODE" not in shown.stdout
 
 
-@pytest.mark.parametrize(("target", "needs"), [("demo", False), ("up", False), ("test", True)])
+@pytest.mark.parametrize(
+    ("target", "needs"),
+    [
+        ("demo", False),
+        ("up", False),
+        ("test", True),
+    ],
+)
 def test_only_tests_need_packages_of_npm(target: str, needs: bool) -> None:
     shown = run("make", "--dry-run", "--always-make", target, cwd=ROOT, timeout=50)
     assert ("npm ci" in shown.stdout) is needs

@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
+from tiltyard.runtime.logging.events import get_logger
+
+log = get_logger(__name__)
+
 
 class Topic(Enum):
     """The kinds of things that change, with their keys."""
@@ -57,7 +61,12 @@ class Changes:
             self._listeners[topic].append(listener)
 
     def publish(self, changes: Iterable[Change]) -> None:
-        """Call the subscribers of each change."""
+        """Call the subscribers of each change. An error of one is logged, and harms no other."""
         for change in changes:
             for listener in self._listeners[change.topic]:
-                listener(change)
+                try:
+                    listener(change)
+                except Exception:
+                    log.exception(
+                        "cannot pass on a change: internal error", kind=change.topic.name
+                    )

@@ -9,6 +9,7 @@ from controlplane.domain.errors import ConflictError
 from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.store import Store
+from tests.support.controlplane.system import PATIENCE
 from tests.support.controlplane.transactions import blocked, connection_of
 
 
@@ -38,6 +39,21 @@ async def test_caller_goes_on_after_its_changes_were_heard(
 ) -> None:
     await store.run(change, "a", "b")
     assert heard == [Change(Topic.REGION, ("a",)), Change(Topic.REGION, ("b",))]
+
+
+async def test_error_of_one_who_hears_is_logged_and_harms_nobody(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Change) -> None:
+        raise ValueError("as scripted")
+
+    heard: list[Change] = []
+    store.changes.subscribe(Topic, fail)
+    store.changes.subscribe(Topic, heard.append)
+    async with asyncio.timeout(PATIENCE):
+        await store.run(change, "a", "b")
+    assert names(heard) == ["a", "b"]
+    assert len(caplog.records) == len(heard)
 
 
 async def test_changes_are_heard_in_order_and_once_per_commit(

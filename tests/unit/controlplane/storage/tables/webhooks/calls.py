@@ -99,6 +99,7 @@ OTHERS: list[tuple[Do, Do]] = [
     (failing, lambda db: progress.progress_of(db, "w")),
     (with_gap, lambda db: progress.progress_of(db, "w")),
     (created, lambda db: progress.save_position(db, WEBHOOK, FIRST)),
+    (created, lambda db: webhooks.change(db, WEBHOOK, **AT)),
     (failing, lambda db: webhooks.states_of(db, "alice")),
     (created, lambda db: webhooks.states_of(db, "alice", "w")),
     (created, lambda db: webhooks.states_of(db, None)),

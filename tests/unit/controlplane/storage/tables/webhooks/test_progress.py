@@ -80,11 +80,16 @@ async def test_change_lets_failed_events_be_attempted_at_once(store: Store) -> N
     assert await progress_of(store) == Progress(Position(1, 1), None, None, {1: event})
 
 
-async def test_change_of_nothing_changes_nothing(store: Store) -> None:
+async def test_change_of_nothing_lets_failed_events_be_attempted_at_once(store: Store) -> None:
     await store.run(failing)
-    before = await progress_of(store)
     await store.run(webhooks.change, WEBHOOK, actor=ACTOR, now=NOW + 1)
-    assert await progress_of(store) == before
+    event = FailedEvent(1, 0, NOW + 1, NOW + 1)
+    assert await progress_of(store) == Progress(Position(1, 1), None, None, {1: event})
+
+
+async def test_change_of_nothing_without_failed_events_changes_nothing(store: Store) -> None:
+    await store.run(created)
+    await store.run(webhooks.change, WEBHOOK, actor=ACTOR, now=NOW + 1)
     assert (await store.look(webhooks.get, *KEY)).generation == 1
 
 

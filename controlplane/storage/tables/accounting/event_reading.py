@@ -90,8 +90,9 @@ def _read(db: Database, wanted: EventFilter, after: Position, limit: int) -> Eve
     upto = min(newest.number, after.number + NEAR)
     events = _chosen(db, wanted, after=after, upto=upto, limit=limit)
     if len(events) < limit and upto < newest.number:
+        near = Position(after.epoch, upto)
         upto = _end_of_part(db, wanted, after) or newest.number
-        events = _chosen(db, wanted, after=after, upto=upto, limit=limit)
+        events += _chosen(db, wanted, after=near, upto=upto, limit=limit - len(events))
     matching = list(filter(wanted.matches, events))
     if len(events) == limit:
         return EventBatch(matching, events[-1].position, more=True)

@@ -65,16 +65,6 @@ async def checked(agent: WholeAgent, clock: FakeClock) -> None:
     await clock.advance(CHECK_SECONDS)
 
 
-@pytest.fixture
-def engine(clock: FakeClock) -> FakeEngine:
-    return FakeEngine(clock)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 async def test_no_session_gets_a_port_until_the_rule_that_leads_it_elsewhere_is_gone(
     tmp_path: Path, clock: FakeClock, engine: FakeEngine, set_rules: SetRules
 ) -> None:

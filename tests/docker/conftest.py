@@ -26,6 +26,17 @@ def machine() -> Iterator[Machine]:
         yield machine
 
 
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["proxy", "no-proxy"],
+)
+def any_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A machine with docker-proxy, then one without."""
+    with a_machine(userland_proxy=request.param) as machine:
+        yield machine
+
+
 @pytest.fixture(scope="module")
 def machines(registry: Registry) -> Iterator[Machines]:
     with remote_machines(registry, 2) as made:

@@ -13,16 +13,6 @@ from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(True, marks=pytest.mark.slow), False],
-    ids=["proxy", "no-proxy"],
-)
-def any_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with a_machine(userland_proxy=request.param) as machine:
-        yield machine
-
-
 def test_f21_a_port_used_again_at_once_serves_the_player_who_never_stopped_sending(
     any_machine: Machine,
 ) -> None:

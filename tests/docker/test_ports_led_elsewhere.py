@@ -1,10 +1,6 @@
 """Rules of the firewall that lead free ports elsewhere, on a real engine."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from tests.docker.machine import FIRST, Agent, Machine, Player, a_machine, port_of
+from tests.docker.machine import FIRST, Agent, Machine, Player, port_of
 from tests.docker.stack import eventually
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -14,36 +10,26 @@ WARNING = f"lead free ports elsewhere (udp {FIRST} to {NOBODY})"
 TWO_CHECKS = 60.0  # Seconds, with plenty of time for a busy machine; they are 10 s apart
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(True, marks=pytest.mark.slow), False],
-    ids=["proxy", "no-proxy"],
-)
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    with a_machine(userland_proxy=request.param) as machine:
-        yield machine
-
-
 def warns(agent: Agent) -> bool:
     return any(WARNING in warning for warning in agent.warnings)
 
 
 def test_f56_no_session_gets_a_port_until_the_rule_that_leads_it_elsewhere_is_gone(
-    machine: Machine,
+    any_machine: Machine,
 ) -> None:
     # A prepared container would hold a port, too.
-    with Agent(machine, ports=3, prepared=0, firewall_bridges=["docker0"]) as agent:
-        machine.run("iptables", "-w", "-t", "nat", "-A", *RULE.split())
+    with Agent(any_machine, ports=3, prepared=0, firewall_bridges=["docker0"]) as agent:
+        any_machine.run("iptables", "-w", "-t", "nat", "-A", *RULE.split())
         eventually(lambda: warns(agent), "the rule is reported", patience=TWO_CHECKS)
         assert agent.refusal(pinned=FIRST) == "PORT_TAKEN"
         tcp = agent.play(pinned=FIRST, protocol=pb.PROTOCOL_TCP)
         others = [agent.play(), agent.play()]
         assert [port_of(session) for session in others] == [FIRST + 1, FIRST + 2]
         assert agent.refusal() == "NO_FREE_PORT"
-        machine.run("iptables", "-w", "-t", "nat", "-D", *RULE.split())
+        any_machine.run("iptables", "-w", "-t", "nat", "-D", *RULE.split())
         eventually(lambda: not warns(agent), "it is gone", patience=TWO_CHECKS)
         session = agent.play()
         assert port_of(session) == FIRST
-        with Player(machine, FIRST) as player:
+        with Player(any_machine, FIRST) as player:
             assert player.seen_as(session) == player.address
         agent.assert_ports_agree(tcp, *others, session)

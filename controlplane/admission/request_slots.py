@@ -14,7 +14,7 @@ from tiltyard.runtime.clock import Clock
 from tiltyard.runtime.fair_queue import FairSlots
 
 AT_ONCE = 32  # Concurrent requests of an account while no other account calls
-AT_ONCE_SHARED = 4  # The same while other accounts call, to bound their wait at the event loop
+AT_ONCE_SHARED = 2  # The same while other accounts call: a batch of the database stays short
 SHARED_FOR = 10.0  # Seconds that the API counts as shared after a call of another account
 MOST_WAITING = 1000  # Requests of an account that may wait for a slot
 REFUSAL_DELAY = 1.0  # Seconds before a refusal is sent, to slow down immediate retries

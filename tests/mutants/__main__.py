@@ -24,6 +24,8 @@ from tests.support.harness import ROOT, copy_sources
 LONGEST_SECONDS = 600  # One run of pytest; a test that takes longer counts as one that failed
 WHOLE_SECONDS = 1800  # All tests without a mutation
 TIMEOUT = 60  # Seconds of one test, unless it is marked: many hang with a defect
+OTHER_SECONDS = 3600
+"""Added to the time of a mutated file, since compiled modules are found by it and the size."""
 PASSED = 0
 FAILED = 1
 """Exit codes of pytest; others say that the tests could not be run."""
@@ -43,11 +45,12 @@ def build(tree: Path) -> None:
 
 
 def run_tests(
-    tree: Path, tests: Iterable[str], *, seconds: float = LONGEST_SECONDS
+    tree: Path, tests: Iterable[str], *, seconds: float = LONGEST_SECONDS, is_mutated: bool = False
 ) -> tuple[int, str]:
     """Run tests in a source tree within `seconds`; return pytest's exit code and output.
 
-    Skipped tests of the real parts count as failed, as in CI.
+    Skipped tests of the real parts count as failed, as in CI. Modules are compiled once, but of a
+    tree with a mutation nothing is kept.
     """
     options = ["-q", "-x", "-p", "no:cacheprovider", f"--timeout={TIMEOUT}"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
@@ -55,7 +58,7 @@ def run_tests(
         **os.environ,
         "CI": "true",
         "PYTHONPATH": str(tree),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1" if is_mutated else "",
     }
     try:
         done = subprocess.run(
@@ -84,14 +87,17 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
         mutated = mutant.applied(original)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    path.write_text(mutated, "utf-8")
-    passed = []
     is_compiled = path.suffix in {".c", ".h"}
+    status = path.stat()
+    passed = []
     try:
+        path.write_text(mutated, "utf-8")
         if is_compiled:
             build(tree)
+        else:
+            os.utime(path, (status.st_atime, status.st_mtime + OTHER_SECONDS))
         for test in mutant.tests:
-            code, output = run_tests(tree, [test])
+            code, output = run_tests(tree, [test], is_mutated=True)
             if code not in {PASSED, FAILED}:
                 raise click.ClickException(f"cannot run {test}:\n{output}")
             if code == PASSED:
@@ -100,6 +106,8 @@ def survived(tree: Path, mutant: Mutant) -> list[str]:
         path.write_text(original, "utf-8")
         if is_compiled:
             build(tree)
+        else:
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     return passed
 
 
@@ -165,6 +173,8 @@ def main(only: str, first: str, jobs: int) -> None:
         code, output = run_tests(trees[0], [*tests, "-n", str(jobs)], seconds=WHOLE_SECONDS)
         if code != PASSED:
             raise click.ClickException(f"the tests fail without a mutation:\n{output}")
+        for tree in trees[1:]:
+            run_tests(tree, ["--collect-only", *tests])  # which compiles all modules
         survivors = try_all(mutants, trees)
     click.echo(f"{len(mutants)} mutants: {survivors} survived")
     sys.exit(1 if survivors else 0)

@@ -67,6 +67,15 @@ def test_finds_a_row_that_no_longer_fits(tree: Path, mutant: Mutant) -> None:
     assert len(mistakes(mutant, tree)) == 1
 
 
+def test_a_mutation_of_the_same_size_is_compiled_again_and_so_is_its_end(tree: Path) -> None:
+    assert run_tests(tree, FOUND.tests)[0] == 0
+    kept = sorted((file, file.stat().st_mtime_ns) for file in tree.rglob("*.pyc"))
+    assert {file.name.split(".")[0] for file, _ in kept} == {"least", "test_least"}
+    assert survived(tree, FOUND) == []
+    assert run_tests(tree, FOUND.tests)[0] == 0
+    assert sorted((file, file.stat().st_mtime_ns) for file in tree.rglob("*.pyc")) == kept
+
+
 def test_mutants_are_tried_side_by_side(
     tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,15 +54,48 @@ def pages() -> Iterator[Path]:
                 yield path
 
 
-@pytest.mark.parametrize("words", FORBIDDEN)
-def test_plain_words_are_used_instead_of(words: str) -> None:
-    phrase = words.replace(" ", r"[\s#*/|_]+")  # also across lines of a comment
-    word = re.compile(rf"(?<![a-z])(?:{phrase})(?![a-z])", re.IGNORECASE)
-    found = []
+# A space also stands for the end of a line within a comment.
+PHRASES = "|".join(FORBIDDEN).replace(" ", r"[\s#*/|_]+")
+WORD = re.compile(rf"(?<![a-z])(?:{PHRASES})(?![a-z])")
+
+
+def found_in(text: str) -> list[tuple[int, str]]:
+    """Return the line of each forbidden word, and the word."""
+    text = text.lower()  # the words are lower case: several times as fast as re.IGNORECASE
+    return [(text[: one.start()].count("\n") + 1, one[0]) for one in WORD.finditer(text)]
+
+
+def test_plain_words_are_used() -> None:
+    found = {}
     for path in pages():
         name = str(path.relative_to(ROOT))
-        text = path.read_text("utf-8")
-        if name not in EXEMPT:
-            lines = [text[: one.start()].count("\n") + 1 for one in word.finditer(text)]
-            found += [f"{name}:{line}" for line in lines]
-    assert found == []
+        if name not in EXEMPT and (words := found_in(path.read_text("utf-8"))):
+            found[name] = words
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a pool MENDS",
+        "in want\n    # of memory",
+        "settles_hosts",
+        'def f():\n    """As `run`',
+        "for_ever",
+    ],
+)
+def test_finds(text: str) -> None:
+    assert len(found_in(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "amended",
+        "the recommendation",
+        "test_tells_apart",
+        "it wants an offer",
+    ],
+)
+def test_leaves(text: str) -> None:
+    assert found_in(text) == []

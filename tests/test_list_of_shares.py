@@ -6,16 +6,17 @@ A new slot, queue, room or table that is on no list fails here. Each entry names
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
 from controlplane.storage.engine.migrations import MIGRATIONS
 from tests.held_on_hosts import HOST, Held
-from tests.support.harness import ROOT
+from tests.support.source_trees import READS_SOURCES, ROOT, file_of, modules
+
+pytestmark = READS_SOURCES
 
 PAGE = ROOT / "docs" / "operations.md"
-PROGRAMS = ("agent", "controlplane")
+PROGRAMS = ("agent.", "controlplane.")
 QUEUES = {"FairQueue", "LifoQueue", "PriorityQueue", "Queue"}
 MAKERS = QUEUES | {
     "ByteRoom",
@@ -200,12 +201,12 @@ def rows_below(heading: str) -> list[str]:
 
 def modules_that_hold() -> set[str]:
     """Return the modules of the programs that make or use something to hold."""
-    paths = [path for program in PROGRAMS for path in (ROOT / program).rglob("*.py")]
-    return {str(path.relative_to(ROOT)) for path in paths if set(called_in(path)) & MAKERS}
+    found = {name for name, nodes in modules().items() if set(called_in(nodes)) & MAKERS}
+    return {file_of(name) for name in found if name.startswith(PROGRAMS)}
 
 
-def called_in(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+def called_in(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         called = node.func.value if isinstance(node.func, ast.Subscript) else node.func

@@ -4,7 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.test_architecture import ROOT, modules, sources
+from tests.support.source_trees import READS_SOURCES, ROOT, modules, path_of, sources
+
+pytestmark = READS_SOURCES
 
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 LOGGERS = {"log", "_log", "self._log"}
@@ -21,20 +23,20 @@ BOUND = {
 
 def calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
     """Every call of a logger, or of `contained`: where, and its arguments without a level."""
-    for name, tree in modules().items():
-        for node in ast.walk(tree):
+    for name, nodes in modules().items():
+        for node in nodes:
             if not isinstance(node, ast.Call):
                 continue
             target = node.func
             arguments = node.args
-            if ast.unparse(target) == "partial" and arguments:
+            if path_of(target) == "partial" and arguments:
                 target = arguments[0]
                 arguments = arguments[1:]
-            if ast.unparse(target) == "contained":
+            if path_of(target) == "contained":
                 yield f"{name}:{node.lineno}", node, arguments
             if not isinstance(target, ast.Attribute):
                 continue
-            if ast.unparse(target.value) not in LOGGERS:
+            if path_of(target.value) not in LOGGERS:
                 continue
             where = f"{name}:{node.lineno}"
             if target.attr == "log":

@@ -14,8 +14,7 @@ from tests.support.agent.samples import IMAGE, a_spec, an_id
 from tests.support.agent.served import WholeAgent
 from tests.support.fake_engine import FakeEngine
 from tests.support.harness import free_port
-
-ROOT = Path(__file__).parents[2]
+from tests.support.source_trees import READS_SOURCES, ROOT, file_of, modules, walk
 
 # -- loops of the daemon --------------------------------------------------------------------------
 
@@ -137,27 +136,28 @@ PLACES = {
 BEGINS = {"create_task", "ensure_future", "add_reader", "start_server"}
 
 
-def _owners(tree: ast.AST) -> Iterator[str]:
+def _owners(nodes: list[ast.AST]) -> Iterator[str]:
     """Attributes that are assigned a TaskOwner."""
-    for each in ast.walk(tree):
+    for each in nodes:
         if not isinstance(each, ast.Assign | ast.AnnAssign) or each.value is None:
             continue
-        named = [part.id for part in ast.walk(each.value) if isinstance(part, ast.Name)]
+        named = [part.id for part in walk(each.value) if isinstance(part, ast.Name)]
         target = each.targets[0] if isinstance(each, ast.Assign) else each.target
         if "TaskOwner" in named:
             yield ast.unparse(target).rpartition(".")[2]
 
 
 def _places() -> Iterator[str]:
-    trees = {path: ast.parse(path.read_text()) for path in (ROOT / "agent").rglob("*.py")}
-    for path, tree in trees.items():
-        owners = set(_owners(tree))
-        for function in ast.walk(tree):
+    for name, nodes in modules().items():
+        if not name.startswith("agent."):
+            continue
+        owners = set(_owners(nodes))
+        for function in nodes:
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            for call in ast.walk(function):
+            for call in walk(function):
                 if _begins_task(call, owners):
-                    yield f"{path.relative_to(ROOT)} {function.name}"
+                    yield f"{file_of(name)} {function.name}"
 
 
 def _begins_task(node: ast.AST, owners: set[str]) -> bool:
@@ -171,6 +171,7 @@ def _begins_task(node: ast.AST, owners: set[str]) -> bool:
     )
 
 
+@READS_SOURCES
 def test_each_place_at_which_a_task_begins_is_tested() -> None:
     assert set(_places()) == set(PLACES)
     modules = (Path(__file__), *Path(__file__).parent.glob("test_contained_*.py"))

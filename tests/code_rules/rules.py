@@ -8,6 +8,24 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from tests.support.source_trees import parsed, path_of, walk
+
+_LOOKED_AT = (
+    ast.Module,
+    ast.Assert,
+    ast.Assign,
+    ast.AsyncFor,
+    ast.Call,
+    ast.Dict,
+    ast.Expr,
+    ast.For,
+    ast.IfExp,
+    ast.Lambda,
+    ast.NamedExpr,
+    ast.Starred,
+    ast.comprehension,
+)
+
 Place = ast.expr | ast.stmt
 Nodes = Sequence[ast.AST]
 Rule = Callable[[Nodes], Iterator[Place]]
@@ -26,6 +44,11 @@ _ITERATING = {
 """Functions whose argument is iterated; `set("abc")` is left as the way to write characters."""
 
 
+def nodes_of(text: str) -> Nodes:
+    """Return the nodes of a module at which the rules begin to look, with the module first."""
+    return [node for node in parsed(text) if isinstance(node, _LOOKED_AT)]
+
+
 def assigns_unrelated_values(nodes: Nodes) -> Iterator[Place]:
     """Find `a, b = 1, 2`, but neither swaps nor what unpacks one value."""
     for node in nodes:
@@ -40,7 +63,7 @@ def names_a_value_within_an_expression(nodes: Nodes) -> Iterator[Place]:
     named = [node for node in nodes if isinstance(node, ast.NamedExpr)]
     parents: dict[ast.AST, ast.AST] = {}
     if named:
-        parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
+        parents = {child: node for node in walk(nodes[0]) for child in ast.iter_child_nodes(node)}
     yield from (node for node in named if _is_hidden(node, parents))
 
 
@@ -77,7 +100,7 @@ def iterates_over_a_string(nodes: Nodes) -> Iterator[Place]:
             iterated = [node.iter]
         elif isinstance(node, ast.Starred):
             iterated = [node.value]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _ITERATING:
+        elif isinstance(node, ast.Call) and path_of(node.func) in _ITERATING:
             iterated = node.args
         elif isinstance(node, ast.Call) and _name_of(node.func) == "parametrize":
             iterated = node.args[1:]

@@ -1,6 +1,5 @@
 """The rules hold in all modules, and each finds what it is there for."""
 
-import ast
 import functools
 from pathlib import Path
 
@@ -101,15 +100,11 @@ def texts() -> dict[str, str]:
     }
 
 
-def nodes_of(text: str) -> rules.Nodes:
-    return list(ast.walk(ast.parse(text)))
-
-
 def test_no_module_breaks_a_rule() -> None:
     """Walk each module once for all rules: there are nearly a million nodes."""
     found = []
     for name, text in texts().items():
-        nodes = nodes_of(text)
+        nodes = rules.nodes_of(text)
         for rule in rules.RULES:
             found += [f"{name}:{place.lineno} {rule.__name__}" for place in rule(nodes)]
     assert found == []
@@ -117,12 +112,12 @@ def test_no_module_breaks_a_rule() -> None:
 
 @pytest.mark.parametrize(("rule", "text"), BROKEN)
 def test_rule_finds(rule: rules.Rule, text: str) -> None:
-    assert len(list(rule(nodes_of(text)))) == 1
+    assert len(list(rule(rules.nodes_of(text)))) == 1
 
 
 @pytest.mark.parametrize(("rule", "text"), ALLOWED)
 def test_rule_leaves(rule: rules.Rule, text: str) -> None:
-    assert list(rule(nodes_of(text))) == []
+    assert list(rule(rules.nodes_of(text))) == []
 
 
 def test_every_rule_has_examples() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import controlplane.storage.tables
+from tests.support.source_trees import READS_SOURCES, modules, path_of, walk
 from tests.unit.controlplane.storage.tables.seen_changes import KEYS
+
+pytestmark = READS_SOURCES
 
 WRITES = re.compile(rf"(INSERT INTO|UPDATE|DELETE FROM) ({'|'.join(KEYS)})\b")
 WRITERS = {"write_row", "remove_some"}
@@ -31,21 +34,26 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
                 yield f"{path.stem}.{node.name}", node
 
 
-def written_by(code: ast.AST) -> set[str]:
+def written_by(nodes: list[ast.AST]) -> set[str]:
     """The tables with a topic that statements in some code write."""
-    calls = [ast.unparse(node) for node in ast.walk(code) if isinstance(node, ast.Call)]
+    texts = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     by_name = {
-        table
-        for call in calls
-        for writer in WRITERS
-        for table in KEYS
-        if call.startswith(f"{writer}(db, '{table}'")
+        ast.literal_eval(node.args[1])
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and path_of(node.func) in WRITERS
+        and [path_of(node.args[0]), type(node.args[1])] == ["db", ast.Constant]
     }
-    return by_name | {table for _, table in WRITES.findall(ast.unparse(code))}
+    by_text = {table for text in texts for _, table in WRITES.findall(text)}
+    return by_name & set(KEYS) | by_text
 
 
 def test_functions_that_write_note_what_they_change() -> None:
-    found = {name for name, function in functions() if written_by(function)}
+    found = {name for name, function in functions() if written_by(walk(function))}
     silent = {
         name
         for name, function in functions()
@@ -56,13 +64,12 @@ def test_functions_that_write_note_what_they_change() -> None:
 
 
 def test_rows_of_sessions_are_written_in_one_module() -> None:
-    package = Path(controlplane.__file__).parent
     writers = [
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if "session" in written_by(ast.parse(path.read_text("utf-8")))
+        name
+        for name, nodes in modules().items()
+        if name.startswith("controlplane.") and "session" in written_by(nodes)
     ]
-    assert writers == ["storage/tables/sessions/session_rows.py"]
+    assert writers == ["controlplane.storage.tables.sessions.session_rows"]
 
 
 # ---- statements run on SQLite and PostgreSQL alike

@@ -11,7 +11,9 @@ A row of a table:
 """
 
 import ast
+import functools
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,13 +76,21 @@ def exists(test: str, root: Path) -> bool:
     path, *names = test.partition("[")[0].split("::")
     if not names or not (root / path).is_file():
         return False
-    inside: ast.AST = ast.parse((root / path).read_text("utf-8"))
-    for name in names:
-        for node in ast.iter_child_nodes(inside):
-            is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            if is_definition and getattr(node, "name", "") == name:
-                inside = node
-                break
-        else:
-            return False
-    return True
+    return tuple(names) in _definitions((root / path).read_text("utf-8"))
+
+
+@functools.cache
+def _definitions(text: str) -> frozenset[tuple[str, ...]]:
+    """Return the names of the functions and classes of a module, and of those in its classes.
+
+    Many rows name tests of one module, which is parsed once.
+    """
+    return frozenset(_named(ast.parse(text), ()))
+
+
+def _named(inside: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for node in ast.iter_child_nodes(inside):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (*names, node.name)
+            if isinstance(node, ast.ClassDef):
+                yield from _named(node, (*names, node.name))

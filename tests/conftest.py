@@ -13,6 +13,7 @@ from tests.support.pushed_image import push_game
 from tests.support.real_engine import DockerEngine, remove_traces
 
 pytest_plugins = [
+    "tests.support.collection",
     "tests.support.leaks",
     "tests.support.power_cut",
     "tests.support.real_parts_policy",

@@ -13,14 +13,11 @@ from controlplane.api.event_schemas import (
     component_of,
     event_components,
 )
-from controlplane.api.openapi import openapi_document
-from controlplane.api.routes import ROUTES
 from controlplane.domain.events.event import Audience, Event
 from controlplane.domain.events.kinds import KINDS
 from controlplane.domain.events.stored import EventRow, StoredEvent
+from tests.controlplane.test_openapi import DOCUMENT
 from tests.support.controlplane.system import System, eventually_equals
-
-DOCUMENT = openapi_document(ROUTES)
 
 
 def validator(component: str) -> Any:
@@ -52,7 +49,7 @@ object_no_field_is = {"no": {"field": ["is", "this"]}}
 
 def test_names_of_components_are_those_of_no_model() -> None:
     names = event_components().keys()
-    models = openapi_document(ROUTES)["components"]["schemas"].keys() - names
+    models = DOCUMENT["components"]["schemas"].keys() - names
     assert not names & models
     assert len(names) >= len(KINDS) + 2
 

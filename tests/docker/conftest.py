@@ -21,6 +21,13 @@ def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
+def shared_stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
+    """The stack of a module's tests that do not mind each other's ended sessions."""
+    with a_stack(docker_engine, demo_image) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     with a_machine() as machine:
         yield machine

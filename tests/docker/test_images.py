@@ -46,27 +46,27 @@ def push(registry: Registry, name: str, entries: Sequence[Entry], **config: obje
 
 
 def test_image_that_gives_its_files_away_and_becomes_a_user(
-    stack: Stack, registry: Registry
+    shared_stack: Stack, registry: Registry
 ) -> None:
     push(registry, "dropping", DROPPING, Entrypoint=["/start"])
-    stack.make_game("dropping", repository="dropping")
-    refused = stack.try_to_start(READY, image="dropping", id="without")
+    shared_stack.make_game("dropping", repository="dropping")
+    refused = shared_stack.try_to_start(READY, image="dropping", id="without")
     assert "its image starts as root" in refused.expect(504).json()["details"]
-    report = stack.report("without")
+    report = shared_stack.report("without")
     assert report["exitCode"] == 1
     assert "Operation not permitted" in report["log"]
 
     asked = {"hostNetwork": True, "capabilities": DROPS}
-    stack.control_plane.operator.put("/operator/node-pool/default", asked).expect(204)
-    stack.client.put("/application/dropping", {"capabilities": DROPS}).expect(204)
-    made = stack.try_to_start(READY, image="dropping").expect(201).json()
+    shared_stack.control_plane.operator.put("/operator/node-pool/default", asked).expect(204)
+    shared_stack.client.put("/application/dropping", {"capabilities": DROPS}).expect(204)
+    made = shared_stack.try_to_start(READY, image="dropping").expect(201).json()
     play_round(made)
-    [program] = below(first(stack)[0])
+    [program] = below(first(shared_stack)[0])
     status = Path(f"/proc/{program}/status").read_text()
     assert "Uid:\t1000\t1000\t1000\t1000\n" in status
     assert "CapEff:\t0000000000000000\n" in status
-    stack.end(made["id"])
-    report = stack.report(made["id"])
+    shared_stack.end(made["id"])
+    report = shared_stack.report(made["id"])
     assert report["exitCode"] == 0
     assert report["signalDelivered"] is True
     assert SAVED in report["log"]
@@ -82,7 +82,7 @@ def test_image_that_gives_its_files_away_and_becomes_a_user(
     ids=["runit", "s6"],
 )
 def test_init_of_an_image_is_process_1(
-    stack: Stack,
+    shared_stack: Stack,
     registry: Registry,
     entries: Sequence[Entry],
     command: list[str],
@@ -92,24 +92,24 @@ def test_init_of_an_image_is_process_1(
     name = Path(command[0]).name
     path = {"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
     push(registry, name, entries, Entrypoint=command, StopSignal=signal, **path)
-    stack.make_game(name, repository=name, init="image")
-    made = stack.try_to_start(READY, image=name, restart=True).expect(201).json()
-    assert first(stack)[1] == name
+    shared_stack.make_game(name, repository=name, init="image")
+    made = shared_stack.try_to_start(READY, image=name, restart=True).expect(201).json()
+    assert first(shared_stack)[1] == name
     play_round(made)
 
-    pid = first(stack)[0]
-    stack.restart_agent()
-    os.kill(game(stack), SIGKILL)  # its supervisor starts it again
-    eventually(lambda: game(stack) != 0, "the game runs again")
+    pid = first(shared_stack)[0]
+    shared_stack.restart_agent()
+    os.kill(game(shared_stack), SIGKILL)  # its supervisor starts it again
+    eventually(lambda: game(shared_stack) != 0, "the game runs again")
     play_round(made)
-    assert first(stack)[0] == pid
+    assert first(shared_stack)[0] == pid
 
     os.kill(pid, SIGKILL)
-    eventually(lambda: first(stack)[0] not in {pid, 0}, "the session has restarted")
-    eventually(lambda: first(stack)[1] == name, "its init runs again")
+    eventually(lambda: first(shared_stack)[0] not in {pid, 0}, "the session has restarted")
+    eventually(lambda: first(shared_stack)[1] == name, "its init runs again")
     play_round(made)
-    stack.end(made["id"])
-    report = stack.report(made["id"])
+    shared_stack.end(made["id"])
+    report = shared_stack.report(made["id"])
     assert report["restartCount"] == 1
     assert report["failedRuns"][0]["exitCode"] == 137
     assert report["end_reason"] == "stopped"

@@ -14,13 +14,13 @@ def statuses(report: dict[str, Any]) -> list[str]:
     return [moment["status"] for moment in report["timeline"]]
 
 
-def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None:
-    lives = stack.start()["id"]
-    stack.client.get(f"/session/{lives}/report").expect(409)
-    stack.end(lives)
+def test_report_of_failed_game_has_exit_code_log_and_usage(shared_stack: Stack) -> None:
+    lives = shared_stack.start()["id"]
+    shared_stack.client.get(f"/session/{lives}/report").expect(409)
+    shared_stack.end(lives)
     flood = ["--flood", "0", "--flood-bytes", str(4 * MEBIBYTE)]
-    made = stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
-    report = stack.report(made["id"])
+    made = shared_stack.start(args=["--exit-after", "2", "--exit-code", "7", *flood])
+    report = shared_stack.report(made["id"])
     assert report["id"] == made["id"]
     assert report["status"] == "exited"
     assert report["end_reason"] == "exited"
@@ -31,20 +31,20 @@ def test_report_of_failed_game_has_exit_code_log_and_usage(stack: Stack) -> None
     assert report["created"] <= report["timeline"][1]["time"] < report["ended"]
     assert 0 < report["cpuSeconds"] < 60
     assert 0 < report["peakMemoryBytes"] <= 64 * MEBIBYTE
-    log = stack.client.get("/logs", id=made["id"]).expect(200).body
+    log = shared_stack.client.get("/logs", id=made["id"]).expect(200).body
     assert report["logTruncated"] is True
     assert report["log"].encode() == log[-len(report["log"]) :]
     assert len(report["log"]) > 2**17 - 200
 
 
-def test_report_of_killed_game_says_out_of_memory(stack: Stack) -> None:
+def test_report_of_killed_game_says_out_of_memory(shared_stack: Stack) -> None:
     small = {"cpu": 1, "ram": 24}
-    stack.make_game("small", limits=small, reservation=small)
+    shared_stack.make_game("small", limits=small, reservation=small)
     # It lives for a second or two: the cause of shorter runs may stay unknown.
     asked = ["--write-file", "/dev/null", f"{4 * 10**12}"]
     asked += ["--write-file", "/dev/shm/much", str(60 * MEBIBYTE)]
     for _ in range(MOST_MISSED):
-        report = stack.report(stack.start(image="small", args=asked)["id"])
+        report = shared_stack.report(shared_stack.start(image="small", args=asked)["id"])
         assert report["exitCode"] == 137
         assert report["signal"] == 9
         assert 0 < report["peakMemoryBytes"] <= 24 * MEBIBYTE

@@ -3,39 +3,42 @@
 import json
 import re
 import socket
+from pathlib import Path
 
 import pytest
 
-from tests.demo_game import TCP_PORT, UDP_PORT
+from tests.demo_game import TCP_PORT, UDP_PORT, Image
 from tests.demo_game.player import saved, tcp_greeting, udp_round_trip
 from tests.docker.stack import (
     PATIENCE,
     Stack,
+    a_stack,
     environment_of,
     eventually,
     play_round,
     udp_port_of,
 )
-from tests.support.deployment import APPLICATION, REGION
+from tests.docker.test_readiness import container_of
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
 
 LINE = re.compile(rb"(\d{6,}) \S+ (.*)")
 
 
-def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stack) -> None:
-    made = stack.start(id="match / 1 ü", labels={"mode": "duel"}, env={"WHERE": "$TILTYARD_HOST"})
+def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(shared_stack: Stack) -> None:
+    made = shared_stack.start(
+        id="match / 1 ü", labels={"mode": "duel"}, env={"WHERE": "$TILTYARD_HOST"}
+    )
     assert made["id"] == "match / 1 ü"
     ports = {(port["type"], port["container"]): port["host"] for port in made["ports"]}
     udp_round_trip(made["host"], ports["udp", UDP_PORT])
     assert tcp_greeting(made["host"], ports["tcp", TCP_PORT]) == "demo game match / 1 ü"
 
-    [container] = stack.containers().values()
-    environment = environment_of(container)
+    environment = environment_of(container_of(shared_stack, made["id"]))
     assert environment["WHERE"] == made["host"]
     assert environment[f"TILTYARD_PORT_UDP_{UDP_PORT}"] == str(ports["udp", UDP_PORT])
 
-    described = stack.client.get("/session/match%20%2F%201%20%C3%BC").expect(200).json()
+    described = shared_stack.client.get("/session/match%20%2F%201%20%C3%BC").expect(200).json()
     assert described["status"] == "running"
     assert described["port"] == {
         f"{container_port}/{protocol}": host_port
@@ -44,25 +47,27 @@ def test_a_player_reaches_the_game_and_its_log_and_files_can_be_read(stack: Stac
     assert json.loads(described["labels"]["tags"]) == {"mode": "duel"}
     assert "WHERE" not in json.loads(described["labels"]["env"])
 
-    with stack.client.stream("/logs", id=made["id"], follow="true", timeout=PATIENCE) as log:
+    with shared_stack.client.stream(
+        "/logs", id=made["id"], follow="true", timeout=PATIENCE
+    ) as log:
         assert log.readline().startswith(b"000001 ")
-        stack.client.get("/artifacts", session=made["id"], path="/data").expect(409)
-        stack.end(made["id"])
+        shared_stack.client.get("/artifacts", session=made["id"], path="/data").expect(409)
+        shared_stack.end(made["id"])
         rest = log.read().splitlines()
     assert rest[-1].endswith(b"SIGTERM: saving")
-    stack.client.delete_session(made["id"]).expect(409)
+    shared_stack.client.delete_session(made["id"]).expect(409)
 
-    answer = stack.client.get("/artifacts", session=made["id"], path="/data/save.json")
+    answer = shared_stack.client.get("/artifacts", session=made["id"], path="/data/save.json")
     assert saved(answer.expect(200).body)["session"] == made["id"]
-    stack.client.get("/artifacts", session=made["id"], path="/none").expect(404)
-    sealed = stack.client.get("/logs", id=made["id"]).expect(200).body
+    shared_stack.client.get("/artifacts", session=made["id"], path="/none").expect(404)
+    sealed = shared_stack.client.get("/logs", id=made["id"]).expect(200).body
     assert sealed.splitlines()[1:] == rest
 
 
-def test_a_game_that_ends_by_itself_leaves_its_exit_code(stack: Stack) -> None:
-    made = stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
-    stack.until(made["id"], "exited")
-    record = stack.record()
+def test_a_game_that_ends_by_itself_leaves_its_exit_code(shared_stack: Stack) -> None:
+    made = shared_stack.start(args=["--exit-after", "0.2", "--exit-code", "7"])
+    shared_stack.until(made["id"], "exited")
+    record = shared_stack.record(made["id"])
     assert record["exit_code"] == 7
     assert record["end_reason"] == "exited"
 
@@ -96,38 +101,48 @@ def test_a_crash_loop_is_restarted_on_the_same_ports_until_it_is_stopped(stack: 
 
 
 def test_an_image_that_cannot_run_is_refused_and_leaves_nothing(
-    stack: Stack, registry: Registry
+    shared_stack: Stack, registry: Registry
 ) -> None:
     push_image(registry.address, "broken", config={"Entrypoint": ["/no/such"]})
-    stack.make_game("broken", repository="broken")
-    answer = stack.try_to_start(image="broken")
+    shared_stack.make_game("broken", repository="broken")
+    before = traces(shared_stack)
+    answer = shared_stack.try_to_start(image="broken")
     body = answer.expect(420).json()
     assert "retry-after" not in answer.headers
     assert "no/such" in body["details"]
-    assert stack.containers() == {}
-    assert stack.agent.directories() == set()
-    assert stack.client.sessions(all="true") == []
+    assert traces(shared_stack) == before
 
 
-def test_port_of_a_host_process_is_skipped(stack: Stack) -> None:
+def traces(stack: Stack) -> dict[str, set[str]]:
+    """What sessions leave."""
+    return {
+        "containers": set(stack.containers()),
+        "directories": stack.agent.directories(),
+        "sessions": {session["id"] for session in stack.client.sessions(all="true")},
+    }
+
+
+def test_port_of_a_host_process_is_skipped(shared_stack: Stack) -> None:
+    containers = len(shared_stack.containers())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 20000))
-        made = stack.start()
+        made = shared_stack.start()
     assert udp_port_of(made) > 20000  # the next one, or another after an abandoned start
     play_round(made)
-    assert len(stack.containers()) == 1
+    assert len(shared_stack.containers()) == containers + 1
 
 
-def test_ports_all_taken_are_a_420_that_leaves_nothing(stack: Stack) -> None:
-    stack.agent.settings["port_range"] = "21000-21000"
-    stack.agent.restart()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+def test_ports_all_taken_are_a_420_that_leaves_nothing(
+    docker_engine: Path, demo_image: Image
+) -> None:
+    with (
+        a_stack(docker_engine, demo_image, port_range="21000-21000") as stack,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken,
+    ):
         taken.bind(("127.0.0.1", 21000))
-        tag = f"/tag/{REGION}/{APPLICATION}/{stack.image.tag}"
-        eventually(lambda: bool(stack.client.get(tag).json()["exists"]), "the host is back")
         assert int(stack.try_to_start().expect(420).headers["retry-after"]) >= 1
-    assert stack.containers() == {}
-    assert stack.agent.directories() == set()
+        assert stack.containers() == {}
+        assert stack.agent.directories() == set()
 
 
 def numbered(log: bytes) -> list[int]:

@@ -15,13 +15,13 @@ READY = {"Prefer": "wait=ready"}
 SAVED = "SIGTERM: saving"
 
 
-@pytest.fixture
-def scripted(stack: Stack, registry: Registry) -> Stack:
+@pytest.fixture(scope="module")
+def scripted(shared_stack: Stack, registry: Registry) -> Stack:
     """An application `scripted` whose arguments are a script for a shell beside the game."""
     config = {"Entrypoint": [SHELL, "-c"]}
     push_image(registry.address, "scripted", entries=programs(SHELL), config=config)
-    stack.make_game("scripted", repository="scripted")
-    return stack
+    shared_stack.make_game("scripted", repository="scripted")
+    return shared_stack
 
 
 def stopped(stack: Stack, script: str) -> dict[str, object]:

@@ -127,15 +127,24 @@ NO_LOG_LIMITS = {
 
 
 @contextlib.contextmanager
-def a_stack(docker_engine: Path, image: Image, **settings: object) -> Iterator[Stack]:
+def a_stack(
+    docker_engine: Path,
+    image: Image,
+    *,
+    program: tuple[str, ...] = AgentProcess.program,
+    **settings: object,
+) -> Iterator[Stack]:
     """A host with these settings, a control plane with long timeouts, and the demo game.
 
-    Sessions may use the host's network; capabilities are up to the node pool.
+    Sessions may use the host's network; capabilities are up to the node pool. `program` runs the
+    agent.
     """
+    made = AgentProcess(
+        docker_engine, **{"cpu": 16, "ram": 8192, "stop_grace": 3, **NO_LOG_LIMITS, **settings}
+    )
+    made.program = program
     with (
-        AgentProcess(
-            docker_engine, **{"cpu": 16, "ram": 8192, "stop_grace": 3, **NO_LOG_LIMITS, **settings}
-        ).allow_privileges() as agent,
+        made.allow_privileges() as agent,
         ControlPlaneProcess(
             [AgentSpec("host-1", agent.address)],
             {"local": image.address},

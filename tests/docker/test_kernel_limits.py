@@ -11,6 +11,7 @@ from agent.domain.sessions.session import Process
 from agent.kernel.control_groups import control_groups
 from agent.kernel.limits import read_limits
 from tests.demo_game import Image
+from tests.docker import frequent_looks
 from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.docker.test_readiness import container_of
 from tiltyard.contract import MEBI
@@ -21,7 +22,7 @@ RESERVATION = {"cpu": 0.1, "ram": 32}
 
 @pytest.fixture(scope="module")
 def stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
-    with a_stack(docker_engine, demo_image) as made:
+    with a_stack(docker_engine, demo_image, program=frequent_looks.PROGRAM) as made:
         made.make_game("limited", limits=LIMITS, reservation=RESERVATION)
         yield made
 

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_f31_a_flood_ends_with_a_reason_of_its_own(
     docker_engine: Path, demo_image: Image, flood_with: str
 ) -> None:
     """Its output costs the engine more than its own CPU limit says."""
-    limits = {"session_log_lines": 5000, "session_log_bytes": 8 * 2**20}
+    limits: dict[str, Any] = {"session_log_lines": 5000, "session_log_bytes": 8 * 2**20}
     with a_stack(docker_engine, demo_image, **limits) as stack:
         quiet = stack.start(args=["--lines-per-second", "100"])
         loud = stack.start(args=["--flood", "0", "--flood-with", flood_with])

@@ -31,7 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stack(docker_engine: Path, demo_image: Image, folder: Path) -> Iterator[Stack]:
     files = issue(AUTHORITY, folder)
-    named = {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
+    named: dict[str, Any] = {
+        "tls_certificate": str(files.certificate),
+        "tls_key": str(files.key),
+    }
     with a_stack(docker_engine, demo_image, **named) as stack:
         stack.make_game(GAME, ports=PORTS)
         yield stack

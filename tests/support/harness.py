@@ -295,6 +295,8 @@ class Registry(_Part):
 class AgentProcess(_Part):
     """`tiltyard-agent serve` on a unix socket; `settings` add to or replace those made here."""
 
+    program: tuple[str, ...] = ("agent",)  # Or a test module that runs it
+
     def __init__(self, docker_socket: Path, **settings: object) -> None:
         super().__init__("agent")
         self.wrapper: Sequence[str] = ()  # A command prefix for the agent, from the next start on
@@ -350,7 +352,15 @@ class AgentProcess(_Part):
     def start(self) -> None:
         self.config.write_text(to_toml(self.settings))
         self.process.launch(
-            [*self.wrapper, sys.executable, "-m", "agent", "serve", "--config", str(self.config)],
+            [
+                *self.wrapper,
+                sys.executable,
+                "-m",
+                *self.program,
+                "serve",
+                "--config",
+                str(self.config),
+            ],
             lambda: accepts(self.socket),
         )
         if self._killed:

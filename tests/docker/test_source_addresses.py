@@ -1,24 +1,31 @@
 """The address and port from which a session's datagrams come: those that its callers know."""
 
-import json
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import pytest
 
+from agent.network.sources.nat_table import NatTable
+from tests.docker import frequent_looks
 from tests.docker.machine import ENDED, FIRST, Agent, Machine, a_machine, port_of
 from tests.docker.stack import PATIENCE, eventually
 from tests.docker.test_firewall import inside
-from tests.support.harness import ROOT
 from tests.support.private_network import run
 from tiltyard.agent.v1 import agent_pb2 as pb
 
+T = TypeVar("T")
+
+CLONE_NEWNET = 0x40000000
 ANOTHER = "192.0.2.77"  # Of the host, which sends to the test from its first one
 
 SEND = """
@@ -63,7 +70,7 @@ def machine(
 @pytest.fixture(autouse=True)
 def no_table(machine: Machine) -> None:
     """The containers of the last test were removed after its agent."""
-    ask(machine, "table.remove()")
+    with_table(machine, NatTable.remove)
 
 
 class Called:
@@ -180,16 +187,18 @@ def test_next_container_of_an_address_has_its_own_port(machine: Machine) -> None
 
 
 def test_restarted_game_is_translated_and_removed_table_is_back(machine: Machine) -> None:
-    with Agent(machine, ports=1, prepared=0) as agent, Called(machine) as called:
+    agent = Agent(machine, ports=1, prepared=0)
+    agent.program = frequent_looks.PROGRAM
+    with agent, Called(machine) as called:
         session = agent.play("--call", called.address, restart=True)
         assert called.caller() == (session.internal_id, known(agent, session))
         [container] = agent.containers()
         container.kill("SIGKILL")
         assert called.caller() == (session.internal_id, known(agent, session))
         before = translations(machine)
-        ask(machine, "table.remove()")
-        assert translations(machine) == []
-        eventually(lambda: translations(machine) == before, "it is back", patience=15)
+        assert before
+        with_table(machine, NatTable.remove)
+        eventually(lambda: translations(machine) == before, "it is back")
 
 
 def test_container_does_not_send_from_a_port_that_may_be_of_another(machine: Machine) -> None:
@@ -259,24 +268,27 @@ def test_restarted_agent_keeps_translations_of_what_still_runs(machine: Machine)
         eventually(lambda: translations(machine) == kept, "that alone is left", patience=40)
 
 
-def ask(machine: Machine, code: str, version: int = 4) -> str:
-    """Run code in the machine's network namespace, which has our table as `table`."""
-    module = "agent.network.sources.nat_table"
-    begin = f"from {module} import NatTable; table = NatTable({version}); "
-    python = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", begin + code)
-    return machine.run(*python)
+def with_table(machine: Machine, work: Callable[[NatTable], T], version: int = 4) -> T:
+    """Call this with our table in the machine's network namespace, which a thread enters."""
+
+    def within() -> T:
+        with Path(f"/run/netns/{machine.engine.network.name}").open() as namespace:
+            libc = ctypes.CDLL(None, use_errno=True)
+            assert libc.setns(namespace.fileno(), CLONE_NEWNET) == 0
+        with closing(NatTable(version)) as table:
+            return work(table)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(within).result()
 
 
 def translations(machine: Machine, version: int = 4) -> list[dict[str, Any]]:
     """The translations in the kernel, each with the container's address and the host port."""
-    listed = ask(
-        machine,
-        "import json; print(json.dumps([{'container': private.address.hex(), 'port': public.port}"
-        " for private, public in (table.read() or {}).items()]))",
-        version,
-    )
-    found: list[dict[str, Any]] = json.loads(listed)
-    return found
+    found = with_table(machine, NatTable.read, version) or {}
+    return [
+        {"container": private.address.hex(), "port": public.port}
+        for private, public in found.items()
+    ]
 
 
 def ports_translated(machine: Machine, version: int = 4) -> list[int]:

@@ -45,11 +45,12 @@ def pushed(
         Entry(b"foreign", content=foreign(program), mode=0o755),
         Entry(b"payload", content=PAYLOAD),
         Entry(b"data/save.json", content=SAVE),
-        Entry(b"unique", content=uuid.uuid4().bytes),
         *more,
     ]
     config = {"Entrypoint": ["/program"], "User": "", **settings}
-    image = push_image(address, name, entries=entries, config=config).reference
+    # Apart from the rest, so that the engine downloads and unpacks that once.
+    unique = [uuid.uuid4().bytes]
+    image = push_image(address, name, entries=entries, config=config, more=unique).reference
     with _client(socket) as client:
         client.images.pull(image)
     return image

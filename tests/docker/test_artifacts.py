@@ -292,7 +292,7 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
     sound = make("none")
     for container, content in ((hung, NOISE), (sound, b"quiet")):
         assert container.put_archive("/tree", tar_of([Entry(b"noise", content=content)]))
-    artifacts = a_few(engine, records, pack=10.0)
+    artifacts = a_few(engine, records, pack=5.0)
     with socket.socket(socket.AF_UNIX) as unread:
         await asyncio.to_thread(unread.connect, str(docker_engine))
         ask = f"GET /v1.41/containers/{hung.name}/archive?path=/tree HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -1,5 +1,6 @@
 """`tiltyard-agent`: its commands."""
 
+import gc
 from pathlib import Path
 
 import click
@@ -22,9 +23,11 @@ def main() -> None:
 @CONFIG
 def serve_host(path: Path | None) -> None:
     """Run the agent until SIGTERM or SIGINT; containers keep running. SIGHUP is ignored."""
+    gc.disable()  # imports make no garbage
     from agent.cli.serve import serve
     from agent.cli.settings import read_settings
 
+    gc.enable()
     serve(read_settings(path))
 
 

@@ -1,5 +1,6 @@
 """The command line."""
 
+import gc
 import signal
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,11 @@ def main() -> None:
 def serve(path: Path) -> None:
     """Serve the HTTP API until SIGTERM or SIGINT. SIGHUP is ignored."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    gc.disable()  # imports make no garbage
     from controlplane.cli import server  # noqa: PLC0415  # slow to import
     from tiltyard.runtime.settings import EXIT_CONFIG  # noqa: PLC0415
 
+    gc.enable()
     config = _settings(path)
     stream = read_supervision().journal_stream
     form = config.log_format

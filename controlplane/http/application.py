@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 
 from aiohttp import web
@@ -17,12 +17,18 @@ _WHOLE_SERVER = {"/", "*", "/*"}  # Paths of OPTIONS that ask for all methods, a
 _PARAMETER = re.compile(r"\\{(\w+)\\}")
 
 
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    """Compile a path of a route; cached, since a process may create several applications."""
+    return re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(path)))
+
+
 class _Resource:
     """A path with the handlers of its methods; `{name}` matches any text but a slash."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.match = re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(path))).fullmatch
+        self.match = _pattern(path).fullmatch
         self.handlers: dict[str, Handler] = {}
 
     @property
@@ -53,7 +59,9 @@ class Application:
     def add_route(self, method: str, path: str, handler: Handler) -> None:
         """Add a route; at most one path may match a request."""
         alike = self._by_depth.setdefault(path.count("/"), {}) if "{" in path else self._plain
-        alike.setdefault(path, _Resource(path)).handlers[method] = handler
+        if path not in alike:
+            alike[path] = _Resource(path)
+        alike[path].handlers[method] = handler
 
     async def answer(self, request: Request) -> web.StreamResponse:
         """Answer a request. Count by route, not path; 499: the client disconnected before."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import aiohttp
 import pytest
 
 from controlplane.domain.hosts.host_latency import MAX_MISSES
@@ -89,7 +90,10 @@ async def test_a_tag_of_a_failing_registry_is_503(system: System) -> None:
     assert_error(await system.enable_tag(), 503)
 
 
-async def test_a_tag_of_an_unresponsive_registry_is_504(system: System) -> None:
+async def test_a_tag_of_an_unresponsive_registry_is_504(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", aiohttp.ClientTimeout(total=0.2))
     await system.make_application(tag=None)
     system.registry.hangs = True
     assert_error(await system.enable_tag(), 504)

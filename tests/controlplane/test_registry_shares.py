@@ -29,3 +29,4 @@ async def test_an_account_holds_half_of_the_connections_to_a_registry(system: Sy
     assert system.registry.asked.count(SLOW) == SHARE
     for task in slow:
         task.cancel()
+    system.registry.answer_again()

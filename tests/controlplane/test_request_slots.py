@@ -141,6 +141,7 @@ async def test_a_call_that_waits_for_others_holds_no_slot(
             hold.set()
             for task in calls:
                 task.cancel()
+            system.registry.answer_again()
             await asyncio.gather(*calls, return_exceptions=True)
 
 

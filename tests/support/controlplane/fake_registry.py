@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -67,7 +67,7 @@ class FakeRegistry:
         self.link = '<http://192.0.2.9/v2/elsewhere?last={last}&n={n}>; rel="next"'
         self.listed = 0  # How often `list_body` was asked for: `{page}` in `link`
         self.address = ""
-        self._stopping = asyncio.Event()
+        self._answering = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     def push(self, repository: str, tag: str, content: str = "") -> str:
@@ -91,6 +91,17 @@ class FakeRegistry:
             self.tags[repository, tag] = digest
         return digest
 
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
     async def start(self) -> None:
         app = web.Application(middlewares=[self._note])
         app.router.add_get("/token", self._token)
@@ -102,8 +113,12 @@ class FakeRegistry:
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
 
+    def answer_again(self) -> None:
+        """Answer the requests that hang, and hang no more."""
+        self._answering.set()
+
     async def stop(self) -> None:
-        self._stopping.set()
+        self.answer_again()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -125,7 +140,7 @@ class FakeRegistry:
 
     async def _list(self, request: web.Request) -> web.Response:
         if self.hangs:
-            await self._stopping.wait()
+            await self._answering.wait()
         if self.status != 200:
             return web.Response(status=self.status)
         if self.list_body is not None:
@@ -146,7 +161,7 @@ class FakeRegistry:
 
     async def _manifest(self, request: web.Request) -> web.Response:
         if self.hangs or request.match_info["reference"] == self.hangs_on:
-            await self._stopping.wait()
+            await self._answering.wait()
         if self.status != 200:
             return web.Response(status=self.status, headers={"Location": "http://192.0.2.9/"})
         repository = request.match_info["repository"]
@@ -162,7 +177,7 @@ class FakeRegistry:
     async def _blob(self, request: web.Request) -> web.Response:
         digest = request.match_info["digest"]
         if digest == self.hangs_on:
-            await self._stopping.wait()
+            await self._answering.wait()
         if self.blob_status != 200 or digest not in self.blobs:
             status = 404 if self.blob_status == 200 else self.blob_status
             return web.Response(status=status, headers={"Location": "http://192.0.2.9/"})

@@ -22,6 +22,7 @@ from controlplane.storage.engine.sqlite import SqliteDatabase
 from tests.faults.ledger import ledger
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
+from tests.support.controlplane.initial_states import initialise
 from tests.support.fake_clock import AheadClock
 from tests.support.hold import Hold
 from tests.support.tasks import ended
@@ -172,12 +173,11 @@ class System(Parts):
 
     async def _start_parts(self) -> None:
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
-        self._stack.push_async_callback(self.registry.stop)
-        await self.registry.start()
+        await self._stack.enter_async_context(self.registry)
         for agent in self.agents:
             self._stack.push_async_callback(agent.stop)
             await agent.start()
-        tokens = await ControlPlane(self.config).initialise(("alice", "bob"))
+        tokens = await initialise(self.config)
         self.tokens = tokens.accounts
         self.operator_token = tokens.operator_token or ""
         self._stack.push_async_callback(self.stop_serving)

@@ -6,7 +6,8 @@ Generated from the route table. A route without a case here fails `test_every_ro
 import itertools
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,20 @@ CASES: dict[tuple[str, str], Case] = {
 SCOPED = [route for route in ROUTES if route.scope is not None]
 
 
+def _area(route: Route) -> str:
+    first = route.path.split("/")[1]
+    return first if first in {"application", "operator", "session", "webhook"} else "others"
+
+
+AREAS = sorted({_area(route) for route in SCOPED})
+in_areas = pytest.mark.parametrize("area", AREAS)
+"""The routes of an area share a control plane, since its start takes longer than most of them."""
+
+
+def _routes(area: str) -> list[Route]:
+    return [route for route in SCOPED if _area(route) == area]
+
+
 def _name(route: Route) -> str:
     return f"{route.method} {route.path}"
 
@@ -339,46 +354,70 @@ def _callers(route: Route) -> tuple[str, ...]:
     return ACCOUNTS[:1] if _is_operators(route) else ACCOUNTS
 
 
-@pytest.mark.parametrize("route", SCOPED, ids=_name)
+@contextmanager
+def naming(route: Route, account: str) -> Iterator[None]:
+    """Say which call has failed."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{_name(route)} as {account}: {error}") from error
+
+
+@in_areas
 async def test_without_the_scope_a_call_is_refused_and_changes_nothing(
-    world: World, route: Route
+    world: World, area: str
 ) -> None:
+    for route in _routes(area):
+        for account in _callers(route):
+            with naming(route, account):
+                await _is_refused_without_the_scope(world, route, account)
+
+
+async def _is_refused_without_the_scope(world: World, route: Route, account: str) -> None:
     assert route.scope is not None
     lacking = [scope for scope in Scope if not grants({scope}, route.scope)]
-    for account in _callers(route):
-        refused = {await world.token(account, scope): 403 for scope in lacking}
-        refused |= {
-            await world.token(account, route.scope, revoked_ms=1): 401,
-            await world.token(account, route.scope, expire_ms=1): 401,
-            tokens.mint().text: 401,
-        }
-        objects = await _objects(world, route, account)
-        before = await world.written()
-        for (token, status), (name, _) in itertools.product(refused.items(), objects):
-            answer = assert_error(await ask(world, route, name, token), status)
-            assert status == 401 or route.scope in answer.json["details"]
-        assert await world.written() == before
+    refused = {await world.token(account, scope): 403 for scope in lacking}
+    refused |= {
+        await world.token(account, route.scope, revoked_ms=1): 401,
+        await world.token(account, route.scope, expire_ms=1): 401,
+        tokens.mint().text: 401,
+    }
+    objects = await _objects(world, route, account)
+    before = await world.written()
+    for (token, status), (name, _) in itertools.product(refused.items(), objects):
+        answer = assert_error(await ask(world, route, name, token), status)
+        assert status == 401 or route.scope in answer.json["details"]
+    assert await world.written() == before
 
 
-@pytest.mark.parametrize("route", SCOPED, ids=_name)
+@in_areas
 async def test_the_scope_alone_reaches_the_callers_own_objects_and_no_others(
-    world: World, route: Route
+    world: World, area: str
 ) -> None:
+    for route in _routes(area):
+        for account, scope in itertools.product(_callers(route), _granting(route)):
+            with naming(route, account):
+                await _reaches_its_own(world, route, account, scope=scope)
+
+
+def _granting(route: Route) -> list[Scope]:
     assert route.scope is not None
+    return [scope for scope in Scope if grants({scope}, route.scope)]
+
+
+async def _reaches_its_own(world: World, route: Route, account: str, *, scope: Scope) -> None:
     case = CASES[route.method, route.path]
-    granting = [scope for scope in Scope if grants({scope}, route.scope)]
-    for account, scope in itertools.product(_callers(route), granting):
-        token = await world.token(account, scope)
-        for name, status in await _objects(world, route, account):
-            before = await world.written()
-            answer = (await ask(world, route, name, token)).expect(status)
-            if status == 404:
-                assert_error(answer, 404)
-                assert status in route.errors
-                assert await world.written() == before
-            if case.shows:
-                assert case.shows.format(account) in answer.text
-                assert (case.shows.format(_other(account)) in answer.text) == _is_operators(route)
+    token = await world.token(account, scope)
+    for name, status in await _objects(world, route, account):
+        before = await world.written()
+        answer = (await ask(world, route, name, token)).expect(status)
+        if status == 404:
+            assert_error(answer, 404)
+            assert status in route.errors
+            assert await world.written() == before
+        if case.shows:
+            assert case.shows.format(account) in answer.text
+            assert (case.shows.format(_other(account)) in answer.text) == _is_operators(route)
 
 
 async def test_routes_without_a_scope_need_no_token(world: World) -> None:

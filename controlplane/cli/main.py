@@ -133,9 +133,9 @@ def backup(path: Path, target: Path, *, force: bool) -> None:
     The file has mode 0600; it gives access to every host. With - it goes to standard output, for a
     program that encrypts it.
     """
-    from controlplane.cli import server  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
 
-    server.write_backup_of(_settings(path), target, force=force)
+    backups.write_backup_of(_settings(path), target, force=force)
 
 
 @main.command()
@@ -147,9 +147,9 @@ def restore(path: Path, source: Path, *, force: bool) -> None:
 
     The backup is checked before anything is changed, and the files that it replaces are kept.
     """
-    from controlplane.cli import server  # noqa: PLC0415  # as for `serve`
+    from controlplane.cli import backups  # noqa: PLC0415  # as for `serve`
 
-    server.restore_from(_settings(path), source, force=force)
+    backups.restore_from(_settings(path), source, force=force)
 
 
 for command in (*operator_cli.COMMANDS, *fleet_cli.COMMANDS, *authority_cli.COMMANDS):

@@ -2,19 +2,10 @@
 
 import asyncio
 import gc
-import os
 import signal
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-
-import click
 
 from controlplane.access.accounts import InitialTokens
 from controlplane.app.control_plane import DEFAULT_ACCOUNT, ControlPlane
-from controlplane.backups.backup import back_up, write_backup
-from controlplane.backups.restore import restore
-from controlplane.cli.console import remark
 from controlplane.domain.errors import StoreError
 from controlplane.http.errors import REFUSED
 from controlplane.sessions.start import NOT_STARTED
@@ -26,8 +17,6 @@ from tiltyard.runtime.systemd import Notifier, read_supervision
 from tiltyard.runtime.tasks import TaskOwner
 
 log = get_logger(__name__)
-
-_STREAM = Path("-")
 
 LIMITED = frozenset({REFUSED, NOT_STARTED})
 """Rate-limited events below warning level, which clients can cause."""
@@ -83,37 +72,6 @@ def initialise(
     with using(config.state_dir):
         making = control_plane.initialise(names, new_operator_token=new_operator_token)
         return asyncio.run(making)
-
-
-def write_backup_of(config: Config, target: Path, *, force: bool) -> None:
-    """Write a backup, and a message on standard error."""
-    now = datetime.now(UTC)
-    try:
-        if target != _STREAM:
-            back_up(config, target, now, replace=force)
-        elif sys.stdout.isatty():
-            raise click.UsageError("a backup contains keys and is not text: use a pipe or a file")
-        else:
-            with os.fdopen(os.dup(1), "wb") as stream:
-                write_backup(config, stream, now)
-    except (StoreError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    remark(f"backed up {config.state_dir}")
-
-
-def restore_from(config: Config, source: Path, *, force: bool) -> None:
-    """Restore a backup."""
-    if source == _STREAM and sys.stdin.isatty():
-        raise click.UsageError("there is no backup on standard input")
-    try:
-        with os.fdopen(os.dup(0), "rb") if source == _STREAM else source.open("rb") as file:
-            taken, replaced = restore(config, file, datetime.now(UTC), replace=force)
-    except (StoreError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"restored the backup of {taken}")
-    if replaced is not None:
-        click.echo(f"replaced files are in {replaced}")
-    click.echo("create newer accounts again with `init --account NAME` before the next start")
 
 
 async def _serve(config: Config) -> None:

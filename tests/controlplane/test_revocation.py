@@ -120,6 +120,7 @@ async def test_start_answered_during_revocation_is_lost(
     assert (await system.ask("DELETE", gone.name)).status == 204
 
 
+@pytest.mark.system(kind=Revoking, agents=2, application={}, start_timeout=2)
 async def test_no_attempt_begins_on_a_host_revoked_meanwhile(
     system: Revoking, monkeypatch: pytest.MonkeyPatch
 ) -> None:

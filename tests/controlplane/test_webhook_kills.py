@@ -13,8 +13,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from controlplane.app.control_plane import ControlPlane
+from controlplane.settings.model import load_config
 from tests.faults.plugin import Rounds
-from tests.support.controlplane.commands import finished
 from tests.support.controlplane.system import eventually, token_id
 from tests.support.controlplane.webhook_receiver import Receiver
 from tests.support.hold import Hold
@@ -37,10 +38,9 @@ class Killed:
     async def initialise(self) -> None:
         with self._settings.open("a") as file:
             file.write('webhook_networks = ["127.0.0.0/8"]\nwebhook_plain_http = true\n')
-        command = (*PROGRAM, "init", "--config", self._settings, "--account", "alice")
-        status, output, errors = await finished(*command)
-        assert status == 0, errors
-        [self._token] = re.findall(r"account alice: (ty_\w+)", output)
+        config = await asyncio.to_thread(load_config, self._settings)
+        tokens = await ControlPlane(config).initialise(("alice",))
+        self._token = tokens.accounts["alice"]
 
     async def start(self) -> None:
         self._log.write_bytes(b"")

@@ -53,6 +53,8 @@ def run_pytest(
         plugin,
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
         "-c",
         ROOT / "pyproject.toml",
         "--rootdir",

@@ -13,7 +13,12 @@ from controlplane.storage.tables.access import tokens
 from controlplane.storage.tables.access.accounts import remove_portion
 from controlplane.storage.tables.accounting import event_retention
 from controlplane.storage.tables.sessions import session_rows, stop_orders
-from tests.support.controlplane.system import System, assert_error, eventually
+from tests.support.controlplane.system import (
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
 from tests.support.controlplane.transactions import connection_of
 from tests.support.fake_clock import FakeClock
 
@@ -127,7 +132,7 @@ async def test_upkeep_tries_again_every_hour(
     await eventually(lambda: caplog.text.count(refused) == 2)
     await system.rows("DROP TRIGGER keep")
     await clock.leap(3600)
-    assert await system.rows("SELECT 1 FROM session") == []
+    await eventually_equals(lambda: system.rows("SELECT 1 FROM session"), [])
 
 
 async def test_finds_old_rows_by_index(system: System) -> None:

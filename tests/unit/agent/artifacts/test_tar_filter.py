@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.domain.errors import AgentError, ArtifactTooLargeError, UnreadableTarError
@@ -94,7 +94,6 @@ def model(entries: list[Entry]) -> list[Entry]:
     return kept
 
 
-@settings(max_examples=300)
 @given(tree=trees(), pieces=st.integers(1, 3000))
 def test_filters_hostile_trees_like_the_model(tree: list[Entry], pieces: int) -> None:
     found = read(filtered(tar_of(tree), pieces=pieces))
@@ -103,7 +102,6 @@ def test_filters_hostile_trees_like_the_model(tree: list[Entry], pieces: int) ->
         assert set(entry.attributes) <= {"path", "linkpath", "uid", "gid"}
 
 
-@settings(max_examples=300)
 @given(tree=trees(), data=st.data())
 def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObject) -> None:
     tar = bytearray(tar_of(tree))
@@ -128,7 +126,6 @@ def test_corrupted_tar_is_rejected_or_safe(tree: list[Entry], data: st.DataObjec
         assert entry.kind != tarfile.LNKTYPE or entry.link in names
 
 
-@settings(max_examples=200)
 @given(data=st.binary(max_size=4096))
 def test_rejects_noise(data: bytes) -> None:
     with pytest.raises(AgentError):

@@ -64,7 +64,7 @@ def _read(pairs: list[tuple[str, str]]) -> SessionsQuery | set[str]:
         return {violation.field for violation in error.violations if violation.description}
 
 
-@settings(max_examples=1500)
+@settings(max_examples=300)
 @given(_PAIRS)
 def test_a_query_is_read_or_every_bad_parameter_is_named(pairs: list[tuple[str, str]]) -> None:
     bad = _bad(pairs)

@@ -4,6 +4,7 @@ All mistakes are reported at once, one line each.
 """
 
 import difflib
+import functools
 import ipaddress
 import json
 import posixpath
@@ -258,14 +259,19 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def mistakes_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Mistake]:
     """Describe each pydantic error without its value, which may be a secret."""
-    schema = model.model_json_schema()
-    tables = (schema, *schema.get("$defs", {}).values())
-    keys = {key for table in tables for key in table.get("properties", {})}
     for one in error.errors(include_url=False):
         text = _TEXTS.get(one["type"]) or one["msg"].removeprefix("Value error, ")
         if one["type"] == "extra_forbidden":
-            text += _similar(str(one["loc"][-1]), keys)
+            text += _similar(str(one["loc"][-1]), _keys_of(model))
         yield Mistake(one["loc"], text)
+
+
+@functools.cache
+def _keys_of(model: type[BaseModel]) -> frozenset[str]:
+    """The keys of all tables of a model."""
+    schema = model.model_json_schema()
+    tables = (schema, *schema.get("$defs", {}).values())
+    return frozenset(key for table in tables for key in table.get("properties", {}))
 
 
 def refuse(error: SettingsError) -> NoReturn:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 
 _LOOKS = 200
 _PAUSE = 0.01
@@ -43,19 +43,31 @@ def no_leaked_tasks(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 async def _guarded_loop() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
-    with blockbuster_ctx(["agent", "controlplane"]) as found:
-        # An executor's lock is held only for microseconds, by its threads and by submit().
-        found.functions["threading.Lock.acquire"].deactivate()
-        # The kernel answers it from memory.
-        reads = found.functions["io.TextIOWrapper.read"]
-        reads.can_block_in("agent/kernel/processes.py", "_status")
+    _GUARD.activate()
+    try:
         yield
+    finally:
+        _GUARD.deactivate()
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     for _ in range(_LOOKS):
         if not left:
             break
         _, left = await asyncio.wait(left, timeout=_PAUSE)
     assert not left, f"the test left tasks behind: {[task.get_name() for task in left]}"
+
+
+def _guard() -> BlockBuster:
+    guard = BlockBuster(["agent", "controlplane"])
+    # An executor's lock is held only for microseconds, by its threads and by submit().
+    del guard.functions["threading.Lock.acquire"]
+    # The kernel answers it from memory.
+    reads = guard.functions["io.TextIOWrapper.read"]
+    reads.can_block_in("agent/kernel/processes.py", "_status")
+    return guard
+
+
+_GUARD = _guard()
+"""The detector of blocking calls of all tests: to create one takes longer than to activate it."""
 
 
 def ours(threads: set[threading.Thread]) -> list[str]:

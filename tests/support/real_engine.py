@@ -84,10 +84,6 @@ def _other_engine() -> str:
     return f"Docker Engine {version} is running: stop it to use that of {RELEASE}"
 
 
-_for_others: list[subprocess.Popen[bytes] | None] = []
-"""Engines started here that others stop later; a dropped Popen object would warn."""
-
-
 class DockerEngine:
     """Uses the running engine, else starts one and stops it at the end.
 
@@ -119,7 +115,8 @@ class DockerEngine:
             return
         with self._lock as lock:
             if not try_lock(lock, fcntl.LOCK_EX):
-                _for_others.append(self._daemon)  # another user still needs it
+                if self._daemon is not None:  # another user still needs it, and will stop it
+                    self._daemon.returncode = 0  # else the end of this process would warn
                 return
             lock.seek(0)
             note = lock.read()

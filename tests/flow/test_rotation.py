@@ -18,10 +18,10 @@ from controlplane.backups.restore import restore
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.renewal import Renewal
 from controlplane.pki.authority import AUTHORITY_LIFE
-from controlplane.storage.tables.hosts.enrolment import renewed
+from controlplane.storage.tables.hosts.enrolment import renewed, trusts_one_authority
 from tests.flow.rotating import Rotating, a_caller
 from tests.support.controlplane.system import assert_error, eventually
-from tests.support.controlplane.transactions import fail_once, intercept
+from tests.support.controlplane.transactions import Go, fail_once, intercept
 from tiltyard.agent.v1 import agent_pb2 as pb
 
 
@@ -173,6 +173,14 @@ async def test_move_that_could_not_be_stored_is_repeated(
     """Otherwise the host would be called with the certificate of an authority it has dropped."""
     host = await system.joined("host-1")
     await system.make_game()
+    dropped: list[str] = []
+
+    async def note_authority(go: Go) -> Any:
+        [(authority,)] = await system.rows("SELECT authority FROM agent")
+        dropped.append(authority)
+        return await go()
+
+    intercept(monkeypatch, trusts_one_authority, note_authority)
     intercept(monkeypatch, renewed, fail_once(StoreError("cannot write: the disk is full")))
     monkeypatch.setattr("controlplane.fleet.renewal.MOVE_AGAIN", 0.0)
     status = await system.rotate()
@@ -187,6 +195,7 @@ async def test_move_that_could_not_be_stored_is_repeated(
     assert fingerprint == status["current"]["fingerprint"]
     assert trusts_former == 0
     assert serial == f"{held.serial_number:x}"
+    assert dropped == [fingerprint]  # after the other was stored
 
 
 async def test_rotation_continues_from_a_backup_of_its_middle(system: Rotating) -> None:

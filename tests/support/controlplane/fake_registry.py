@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
@@ -90,17 +90,6 @@ class FakeRegistry:
         if tag:
             self.tags[repository, tag] = digest
         return digest
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         app = web.Application(middlewares=[self._note])

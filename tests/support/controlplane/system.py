@@ -173,10 +173,10 @@ class System(Parts):
 
     async def _start_parts(self) -> None:
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
-        await self._stack.enter_async_context(self.registry)
-        for agent in self.agents:
-            self._stack.push_async_callback(agent.stop)
-            await agent.start()
+        parts: list[FakeRegistry | FakeAgent] = [self.registry, *self.agents]
+        for part in parts:
+            self._stack.push_async_callback(part.stop)
+            await part.start()
         tokens = await initialise(self.config)
         self.tokens = tokens.accounts
         self.operator_token = tokens.operator_token or ""

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 from tests.support.api_client import ApiClient
 from tests.support.harness import ROOT, copy_sources
+from tests.support.inner_pytest import run_pytest
 from tests.support.leftovers import end_leftovers
 from tests.support.private_network import PrivateNetwork
 from tests.support.real_engine import SOCKET, remove_traces
@@ -34,7 +35,7 @@ def run(*command: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, **more)
 
 
-def run_pytest(
+def run_module(
     folder: Path,
     code: str,
     *options: str,
@@ -42,30 +43,9 @@ def run_pytest(
     plugin: str = "tests.support.real_parts_policy",
 ) -> tuple[int, str]:
     """Run a test module in a process of its own; return its exit code and output."""
-    module = folder / "test_it.py"
-    module.write_text(f"import pytest\n{code}")
-    done = run(
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        plugin,
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:hypothesispytest",
-        "-c",
-        ROOT / "pyproject.toml",
-        "--rootdir",
-        folder,
-        module,
-        *options,
-        cwd=ROOT,
-        env={**os.environ, "CI": ci, "PYTHONPATH": f"{ROOT}:{folder}"},
-        timeout=50,
-    )
-    return done.returncode, done.stdout + done.stderr
+    (folder / "test_it.py").write_text(f"import pytest\n{code}")
+    plugins = (plugin, "no:hypothesispytest")
+    return run_pytest(folder, plugins, "-q", *options, environment={"CI": ci})
 
 
 ON_THE_ENGINE = """
@@ -86,7 +66,7 @@ def test_tests_of_the_machines_engine_run_one_after_the_other(tmp_path: Path) ->
     makefile = (ROOT / "Makefile").read_text()
     [beside] = re.findall(r"^BESIDE := (.*)$", makefile, re.MULTILINE)
     options = (*shlex.split(beside.partition("$")[0]), "2")
-    code, output = run_pytest(tmp_path, ON_THE_ENGINE, *options)
+    code, output = run_module(tmp_path, ON_THE_ENGINE, *options)
     assert code == 0, output
     workers = (tmp_path / "workers").read_text().split()
     assert len(workers) == 8
@@ -95,7 +75,7 @@ def test_tests_of_the_machines_engine_run_one_after_the_other(tmp_path: Path) ->
 
 def test_what_may_take_longest_begins_first(tmp_path: Path) -> None:
     code = "def test_short(): pass\n\n@pytest.mark.timeout(9000)\ndef test_long(): pass\n"
-    _, output = run_pytest(tmp_path, code, "-vv")
+    _, output = run_module(tmp_path, code, "-vv")
     assert output.index("test_long") < output.index("test_short")
 
 
@@ -122,10 +102,10 @@ def test_{0}_is_not_run(): pass
 @pytest.mark.slow
 def test_in_ci_a_skip_of_a_test_of_the_real_parts_fails(tmp_path: Path) -> None:
     code = "".join(SKIPS.format(marker) for marker in MARKERS)
-    status, output = run_pytest(tmp_path, code, ci="")
+    status, output = run_module(tmp_path, code, ci="")
     assert status == 0, output
     assert "9 skipped, 3 xfailed" in output
-    status, output = run_pytest(tmp_path, code)
+    status, output = run_module(tmp_path, code)
     assert status == 1
     assert "\n3 failed, 9 errors in " in output, output  # what skips before the test is an error
     for marker in MARKERS:
@@ -135,13 +115,13 @@ def test_in_ci_a_skip_of_a_test_of_the_real_parts_fails(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_in_ci_the_skip_of_a_whole_module_fails(tmp_path: Path) -> None:
     code = "pytest.skip('why', allow_module_level=True)"
-    assert run_pytest(tmp_path, code, ci="")[0] == 5
-    assert run_pytest(tmp_path, code)[0] == 2
+    assert run_module(tmp_path, code, ci="")[0] == 5
+    assert run_module(tmp_path, code)[0] == 2
 
 
 @pytest.mark.slow
 def test_in_ci_other_tests_may_skip(tmp_path: Path) -> None:
-    assert run_pytest(tmp_path, "def test_it(): pytest.skip('why')")[0] == 0
+    assert run_module(tmp_path, "def test_it(): pytest.skip('why')")[0] == 0
 
 
 @pytest.mark.slow
@@ -152,10 +132,10 @@ def test_without_its_part_a_test_is_skipped_here_and_fails_in_ci(tmp_path: Path)
         "@pytest.mark.registry\n"
         "def test_it(): pass\n"
     )
-    status, output = run_pytest(tmp_path, code, ci="")
+    status, output = run_module(tmp_path, code, ci="")
     assert status == 0
     assert "1 skipped" in output
-    status, output = run_pytest(tmp_path, code)
+    status, output = run_module(tmp_path, code)
     assert status == 1
     assert "there is none" in output
 
@@ -179,7 +159,7 @@ async def test_a_blocked_loop():
 
 @pytest.mark.slow
 def test_what_a_test_leaves_behind_fails_it(tmp_path: Path) -> None:
-    _, output = run_pytest(tmp_path, LEAKS, plugin="tests.support.leaks")
+    _, output = run_module(tmp_path, LEAKS, plugin="tests.support.leaks")
     assert "left tasks behind: ['lost']" in output
     assert "left threads behind: ['lost']" in output
     assert "Blocking call to time.sleep" in output
@@ -196,7 +176,7 @@ async def test_it():
 
 @pytest.mark.slow
 def test_tasks_and_threads_that_end_by_themselves_are_no_leaks(tmp_path: Path) -> None:
-    status, output = run_pytest(tmp_path, ENDS_BY_ITSELF, plugin="tests.support.leaks")
+    status, output = run_module(tmp_path, ENDS_BY_ITSELF, plugin="tests.support.leaks")
     assert status == 0, output
 
 

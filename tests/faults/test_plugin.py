@@ -1,8 +1,6 @@
 """Tests of faults must check the invariants, and the page has their results."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from tests.faults import evidence
 from tests.faults.catalogue import FAULTS, NOT_YET
 from tests.faults.results import Result, Results, commit_of
-from tests.support.harness import ROOT
+from tests.support.inner_pytest import run_pytest
 
 MODULE = """
 import pytest
@@ -51,28 +49,8 @@ def test_f06_that_is_skipped(): pass
 
 def run_part(root: Path, *options: str) -> tuple[int, str]:
     """Run the tests of a repository as a part; return the exit code and output."""
-    plugins = ("no:cacheprovider", "tests.faults.results", "tests.faults.plugin")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *(f"-p{plugin}" for plugin in plugins),
-            "-c",
-            str(ROOT / "pyproject.toml"),
-            f"--rootdir={root}",
-            str(root / "test_it.py"),
-            f"--evidence={root}/docs/evidence.md",
-            *options,
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-    return done.returncode, done.stdout + done.stderr
+    plugins = ("tests.faults.results", "tests.faults.plugin")
+    return run_pytest(root, plugins, f"--evidence={root}/docs/evidence.md", *options)
 
 
 def commit(root: Path, module: str) -> str:
@@ -152,7 +130,6 @@ APART = ("--numprocesses=1", "--dist=loadgroup", "--max-worker-restart=0")
     ],
 )
 def test_a_run_that_was_interrupted_resumes(tmp_path: Path, apart: tuple[str, ...]) -> None:
-    (tmp_path / "build").mkdir()
     ran = tmp_path / "build/ran"
     made = commit(tmp_path, SLOW)
     run_part(tmp_path, "--part=python", *apart)

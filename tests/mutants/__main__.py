@@ -52,7 +52,9 @@ def run_tests(
     Skipped tests of the real parts count as failed, as in CI. Modules are compiled once, but of a
     tree with a mutation nothing is kept.
     """
-    options = ["-q", "-x", "-p", "no:cacheprovider", f"--timeout={TIMEOUT}"]
+    # A defect may make a test wait forever where no exception of a signal reaches it.
+    limits = [f"--timeout={TIMEOUT}", "--timeout-method=thread"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", *limits]
     command = [sys.executable, "-m", "pytest", *options, *tests]
     environment = {
         **os.environ,

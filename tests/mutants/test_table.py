@@ -97,3 +97,25 @@ def test_run_goes_on_with_a_mutant() -> None:
 def test_does_not_count_a_test_that_cannot_be_run_as_failed(tree: Path) -> None:
     with pytest.raises(click.ClickException, match="cannot run"):
         survived(tree, replace(FOUND, tests=("test_least.py::test_of_old",)))
+
+
+HANGS = """
+import time
+
+def test_hangs():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+"""
+
+
+def test_of_a_test_that_hangs_the_stack_is_shown(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "test_hangs.py").write_text(HANGS)
+    monkeypatch.setattr("tests.mutants.__main__.TIMEOUT", 1)
+    code, output = run_tests(tree, ["test_hangs.py"], seconds=20)
+    assert code == 1
+    assert "time.sleep(60)" in output

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -57,7 +58,7 @@ async def test_claimed_session_has_the_trace(system: System) -> None:
 async def test_adopted_session_has_the_trace(system: System) -> None:
     (await system.start(id="x", headers=HEADERS)).expect(201)
     await system.stop_serving()
-    with sqlite3.connect(system.config.database) as database:
+    with closing(sqlite3.connect(system.config.database, isolation_level=None)) as database:
         database.execute("DELETE FROM session")
         database.execute("DELETE FROM event")
         database.execute("UPDATE lost_time SET end_ms=NULL")

@@ -110,7 +110,8 @@ class Caller:
             mistake |= status == 402 and len(others) < QUOTA
             session.started |= status == 201
             session.start_asked |= is_unknown or status == 201
-            is_over = status not in {201, 409}
+            # What was asked for may be there later, also after a refusal: only a stop ends it.
+            is_over = status != 409 and not session.start_asked
         elif operation == "stop":
             session.stopped |= status == 204
             session.stop_asked |= is_unknown or status == 204
@@ -118,13 +119,16 @@ class Caller:
         else:
             if status == 200:
                 mistake |= not session.stop_asked if body["status"] in ENDED else session.stopped
-            # What was asked for may be there later: only a stop ends it.
             is_over = status == 404 and not session.start_asked
         if mistake:
             self.wrong.append(f"{operation} of {session_id}, {session}: {status} {body}")
         if is_over and not is_unknown and session_id in self._mine:
             self._mine.remove(session_id)
         return is_unknown
+
+    def has(self, key: Key) -> bool:
+        """Return whether this is one of its sessions that it will stop."""
+        return key[0] == self._account and key[1] in self._mine
 
     def _held_by_account(self) -> set[Key]:
         """The sessions that may use the quota of the account now."""
@@ -206,6 +210,9 @@ def _mistakes(
     return {
         "two sessions of one id": [*witness.doubled, *doubled(outlived.sessions)],
         "sessions lost": lost,
+        "sessions that nobody stops": [
+            str(key) for key in live if not any(caller.has(key) for caller in callers)
+        ],
         "quota exceeded": [*witness.beyond_quota, *beyond_quota(outlived.sessions, MOST)],
     }
 

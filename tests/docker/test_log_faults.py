@@ -179,6 +179,6 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
 
 def drain(stack: Stack, session_id: str) -> None:
     """Read to the end at full speed."""
-    with stack.client.stream("/logs", id=session_id, follow="true") as log:
+    with stack.client.stream("/logs", id=session_id, follow="true", timeout=60) as log:
         while log.read(2**18):
             continue

@@ -1,4 +1,4 @@
-"""A whole Debian 13 in QEMU, emulated without hardware help: a kernel, a disk, a power switch."""
+"""A whole Debian 13 in QEMU, without hardware virtualisation: a kernel, a disk, a power switch."""
 
 import contextlib
 import os

@@ -95,7 +95,7 @@ async def get_session(request: web.Request) -> Answer[DescribedSession]:
 
 @operation()
 async def stop_session(request: web.Request) -> None:
-    """Stop a session: SIGTERM, then SIGKILL after the host's grace period.
+    """Stop a session: its stop signal (SIGTERM by default), then SIGKILL after a grace period.
 
     The answer comes when the container has ended, within 12 s.
     """

@@ -19,8 +19,8 @@ ClaimSignal = Literal["SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGW
 class WarmPoolBody(Body):
     """The body of PUT /warm-pool/{image}/{location}; `null` counts as absent.
 
-    `env`, `args` and `labels` apply to every standby; `enabled` is true by default. The main
-    process of a standby gets `claimSignal` once its session.json shows the claim.
+    `env`, `args` and `labels` apply to every standby; `enabled` is true by default. The processes
+    of a standby that handle `claimSignal` get it once its session.json shows the claim.
     """
 
     size: Annotated[int, Field(ge=0, le=1000)]

@@ -6,8 +6,8 @@ specification. What is known of a host is a hint: admission is up to its agent.
 
 A session or standby gets its host in one of four ways. Three follow the rules of `_lasting`:
 `HostIndex.best` (`Fleet.take_host`), a free slot for a waiting start (`fleet/queue.py`), and new
-standbys (`domain/standby_shares.py`), where they limit how a host's share grows. A rule that
-excludes hosts is added there, with its text in `domain/explanation.py`, one that prefers some to
+standbys (`standby_shares.py`), where they limit how a host's share grows. A rule that
+excludes hosts is added there, with its text in `explanation.py`, one that prefers some to
 `rank_key`, or to `rank_start` if it concerns starts alone; either also to `host_index`, which a
 test compares with this module. Hosts without a view are explained in `Fleet`. A claim gets the
 host of its standby, which has image, disk and room already: a rule that must hold for claims, too,

@@ -5,6 +5,7 @@ progress. I6 and I10 are about responses to callers: see `callers.py`.
 """
 
 import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -244,6 +245,27 @@ def ports_of(session: Session, *, published: bool = False) -> list[Address]:
 def live(sessions: Iterable[Session]) -> Iterator[Session]:
     """Return the sessions that reserve ports."""
     return (session for session in sessions if not session.state.ended)
+
+
+_FORGOTTEN = {
+    "links": re.compile("^veth"),
+    "rules": re.compile("^-A DOCKER .* -j DNAT |^-A POSTROUTING .* -j MASQUERADE$"),
+    "mounts": re.compile("/overlay2/[0-9a-f]+-init/merged$"),
+}
+
+
+def without_forgotten(traces: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Leave out what an engine may forget of a container that it was making.
+
+    It does if it is killed, or if its disk is full, at that moment. Nothing but the engine makes
+    these: the container's link, the rules for its ports, and the mount of its init layer.
+    """
+    return {
+        kind: frozenset(each for each in found if not _FORGOTTEN[kind].search(each))
+        if kind in _FORGOTTEN
+        else found
+        for kind, found in traces.items()
+    }
 
 
 def leftovers(

@@ -176,7 +176,17 @@ class RealHost:
     def _left(self) -> list[str]:
         spool = self._agent.state_dir / "spool"
         now = {**self._traces(), "spool": frozenset(path.name for path in spool.iterdir())}
+        if self._may_have_broken_a_preparation():
+            now = invariants.without_forgotten(now)
         return invariants.leftovers(self._before, now)
+
+    def _may_have_broken_a_preparation(self) -> bool:
+        """Whether the engine may have failed while it made a prepared container.
+
+        Other containers are made only when a test starts a session.
+        """
+        has_failed = self._agent.engine_forgets or self._engine_ends() > self._ends_before
+        return has_failed and bool(self._agent.settings["prepared"])
 
     def _containers(self) -> Sequence[Any]:
         return containers_of(self._agent, self._engine)

@@ -18,6 +18,7 @@ from tests.faults.invariants import (
     leftovers,
     session_of,
     violations,
+    without_forgotten,
 )
 from tests.support.agent.samples import a_session, a_spec
 from tiltyard.contract import EndReason, Protocol, State
@@ -218,6 +219,27 @@ def test_what_is_left_behind_is_found() -> None:
     assert leftovers(before, {"links": frozenset({"lo"}), "rules": frozenset()}) == []
     assert leftovers(before, {"links": frozenset({"lo", "x"})}) == ["I11: links left: ['x']"]
     assert leftovers(before, {"spool": frozenset({"x"})}) == ["I11: spool left: ['x']"]
+
+
+def test_what_an_engine_may_forget_of_one_container_is_left_out_and_nothing_else() -> None:
+    forgotten = {
+        "links": frozenset({"veth1a2b3c4"}),
+        "rules": frozenset(
+            {
+                "-A DOCKER ! -i docker0 -p udp -m udp --dport 7000 -j DNAT --to-destination x:7",
+                "-A POSTROUTING -s 172.17.0.2/32 -d 172.17.0.2/32 -p udp -j MASQUERADE",
+            }
+        ),
+        "mounts": frozenset({"/tmp/engine/docker/overlay2/0a1b-init/merged"}),
+    }
+    kept = {
+        "links": frozenset({"lo", "br-1a2b"}),
+        "rules": frozenset({"-A DOCKER -i docker0 -j RETURN", "-N TILTYARD"}),
+        "mounts": frozenset({"/tmp/engine/docker/overlay2/0a1b/merged"}),
+        "spool": frozenset({"veth1"}),
+    }
+    everything = {kind: found | forgotten.get(kind, frozenset()) for kind, found in kept.items()}
+    assert without_forgotten(everything) == kept
 
 
 def test_an_engine_that_ended_may_have_taken_lines_with_it_and_doubled_none() -> None:

@@ -305,6 +305,7 @@ class AgentProcess(_Part):
         self._killed = 0.0
         self.started_by_others = 0  # How often another program started the container of a session
         self.doubles_lines = False  # True for an engine 20.10 that has forgotten a run
+        self.engine_forgets = False  # True if its engine may have no space to clean up
         self.state_dir = self.folder / "state"
         self.socket = self.folder / "agent.sock"
         self.config = self.folder / AGENT_CONFIG

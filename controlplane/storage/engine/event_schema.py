@@ -23,8 +23,9 @@ CREATE INDEX event_by_object ON event(object);
 -- No other events are in this index, by which personal data is removed when it is old.
 CREATE INDEX event_of_players ON event(time_ms) WHERE {OF_PLAYERS};
 
--- Readers of a class of an account's events begin after this number: older ones were removed, or
--- are of a former account of this name. By age all events are removed alike: both texts are empty.
+-- Readers of a class of an account's events begin after this number: older ones were removed. By
+-- age all events are removed alike: both texts are empty. With the class NAME, older ones are of a
+-- former account of this name: the account begins after them, operators read them.
 CREATE TABLE event_start (
     account TEXT NOT NULL,
     retention TEXT NOT NULL,

@@ -19,6 +19,7 @@ EVENTS_REMOVED = "removed"
 """Key of a change: events that may be in memory were removed."""
 
 _BY_AGE = ""  # In place of a class of retention: events of all classes
+_NAME = "NAME"  # In place of a class: a former account of this name had those up to the number
 
 
 def remove_old(db: Database, after: int, *, before: float, now: float) -> int | None:
@@ -119,21 +120,24 @@ def remove_until(
 
 
 def hide_all(db: Database, account: str) -> None:
-    """Let readers of a removed account's name, which can be used again, begin after its events."""
-    for retention in Retention:
-        _begin_after(db, account, retention.name, position(db).number)
+    """Let a later account of this name begin after the events of the one that is removed.
+
+    Operators still read them: none is removed.
+    """
+    _begin_after(db, account, _NAME, position(db).number)
 
 
 def start_of(db: Database, wanted: EventFilter) -> int:
-    """Return the number after which nothing that a reader wants was removed."""
+    """Return the number after which nothing that a reader wants was removed, or is hidden."""
+    classes = {_BY_AGE, *(retention.name for retention in wanted.retentions)}
+    if not wanted.is_operator:
+        classes.add(_NAME)
     of_account = "" if wanted.account is None else " AND account IN ('', :account)"
     [number] = db.execute(
         "SELECT coalesce(max(number), 0) FROM event_start"  # noqa: S608
         f" WHERE retention {db.dialect.in_list('retentions')}{of_account}",
         {
-            "retentions": db.dialect.list_value(
-                [_BY_AGE, *sorted(retention.name for retention in wanted.retentions)]
-            ),
+            "retentions": db.dialect.list_value(sorted(classes)),
             "account": wanted.account,
         },
     ).fetchone()

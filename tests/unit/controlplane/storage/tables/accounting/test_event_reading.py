@@ -185,6 +185,24 @@ async def test_next_account_of_a_name_gets_no_event_of_the_former(store: Store) 
     assert await read(store, ALL, start.number) == (["b"], start.number + 1)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "objects"),
+    [
+        (ALL, ["x", "a", "alice"]),
+        (EventFilter("alice", is_operator=True), ["a", "alice"]),
+        (EventFilter("bob"), ["x"]),
+    ],
+)
+async def test_events_of_a_removed_account_are_left(
+    store: Store, wanted: EventFilter, objects: list[str]
+) -> None:
+    await write(store, session("x", "bob"), session("a"))
+    await store.run(accounts.remove, "alice", ITSELF, NOW)
+    await store.run_in_portions(accounts.remove_portion, "alice")
+    found, _ = await read(store, wanted, 0)
+    assert [each for each in found if each in {"x", "a", "alice"}] == objects
+
+
 async def test_small_page_of_a_filter_of_data_passes_over_other_events(store: Store) -> None:
     others = [session(str(number)) for number in range(300)]
     await write(store, *others, starting("alice", "b", NOW, "b"), session("c"))

@@ -214,7 +214,8 @@ class Endpoint:
     async def _deliver(
         self, backlog: Backlog, sealed: SealedSecrets, number: int, message: Message
     ) -> None:
-        shown = self._gap.number if number == GAP and self._gap else number
+        gap = self._gap if number == GAP else None
+        shown = number if gap is None else gap.number
         event = str(Position(backlog.read_to.epoch, shown))
         attempt = await self._attempts.make(self.webhook, sealed, message, event)
         now = self._clock.time()
@@ -233,6 +234,7 @@ class Endpoint:
             decision,
             backlog.position,
             backlog.failed(number),
+            gap,
         )
         if isinstance(decision, Disable):
             self._metrics.disabled(decision.cause)

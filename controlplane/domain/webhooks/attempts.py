@@ -78,7 +78,8 @@ class Progress:
 class Result:
     """What an attempt changes, of a webhook in a generation.
 
-    `position` is the new one of the webhook. `failed` is the event if it is delivered later.
+    `position` is the new one of the webhook. `failed` is the event if it is delivered later. `gap`
+    is the gap that the message named, if it was about one.
     """
 
     webhook: str
@@ -88,3 +89,4 @@ class Result:
     decision: Decision
     position: Position
     failed: FailedEvent | None = None
+    gap: Gap | None = None

@@ -5,8 +5,7 @@ are delivered once more.
 """
 
 import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
 from controlplane.domain.access.audit import ITSELF
 from controlplane.domain.events.positions import Position
@@ -75,9 +74,10 @@ def record_result(db: Database, result: Result, now: float) -> bool:
         },
     )
     is_given_up = isinstance(result.decision, GiveUp)
-    if result.number == GAP and (is_done or is_given_up):
-        sql = "UPDATE webhook_progress SET gap=NULL WHERE webhook=:webhook"
-        db.execute(sql, {"webhook": result.webhook})
+    if result.gap is not None and (is_done or is_given_up):
+        # A gap that was noted during the attempt stays for a further message.
+        sql = "UPDATE webhook_progress SET gap=NULL WHERE webhook=:webhook AND gap=:gap"
+        db.execute(sql, {"webhook": result.webhook, "gap": _gap_json(result.gap)})
     elif is_given_up:
         given_up = str(Position(result.position.epoch, result.number))
         add_gap(db, account, result.webhook, Gap(given_up, given_up, "failed", now))
@@ -128,13 +128,11 @@ def add_gap(db: Database, account: str, webhook_id: str, gap: Gap) -> None:
     values = {"webhook": webhook_id}
     sql = "SELECT gap FROM webhook_progress WHERE webhook=:webhook"
     row = db.execute(sql, values).fetchone()
-    fields: dict[str, Any] = asdict(gap)
-    del fields["number"]
     if row is not None and row[0] is not None:
-        fields["first"] = json.loads(row[0])["first"]
+        gap = replace(gap, first=json.loads(row[0])["first"])
     db.execute(
         "UPDATE webhook_progress SET gap=:gap WHERE webhook=:webhook",
-        values | {"gap": json.dumps(fields)},
+        values | {"gap": _gap_json(gap)},
     )
 
 
@@ -231,6 +229,12 @@ def _disable(db: Database, account: str, result: Result, now: float) -> None:
     db.changed(Topic.WEBHOOK, result.webhook)
     status = result.attempt.answer.status
     db.append(WebhookDisabled(account, result.webhook, ITSELF, now, cause=cause, status=status))
+
+
+def _gap_json(gap: Gap) -> str:
+    fields = asdict(gap)
+    del fields["number"]
+    return json.dumps(fields)
 
 
 def _gap_number(db: Database, webhook_id: str) -> int:

@@ -42,9 +42,10 @@ def result(
     attempt: Attempt = FAILED,
     position: Position = FIRST,
     failed: FailedEvent | None = None,
+    gap: Gap | None = None,
 ) -> Result:
     """Return the result of an attempt of WEBHOOK."""
-    return Result("w", generation, number, attempt, decision, position, failed)
+    return Result("w", generation, number, attempt, decision, position, failed, gap)
 
 
 RETRIED = result(Retry(5.0), failed=FailedEvent(1, 1, NOW, NOW + 5))
@@ -95,7 +96,10 @@ CHANGES: list[tuple[str, Do, Do]] = [
 
 OTHERS: list[tuple[Do, Do]] = [
     (failing, lambda db: progress.record_result(db, result(Done()), NOW)),
-    (failing, lambda db: progress.record_result(db, result(Done(), number=GAP), NOW)),
+    (
+        with_gap,
+        lambda db: progress.record_result(db, result(Done(), number=GAP, gap=LOST), NOW),
+    ),
     (failing, lambda db: progress.progress_of(db, "w")),
     (with_gap, lambda db: progress.progress_of(db, "w")),
     (created, lambda db: progress.save_position(db, WEBHOOK, FIRST)),

@@ -7,8 +7,8 @@ import pytest
 
 from controlplane.domain.errors import ConflictError, NotFoundError
 from controlplane.domain.events.positions import Position
-from controlplane.domain.webhooks.attempts import FailedEvent, Progress
-from controlplane.domain.webhooks.retries import Done, Retry
+from controlplane.domain.webhooks.attempts import GAP, FailedEvent, Progress, Result
+from controlplane.domain.webhooks.retries import Decision, Done, GiveUp, Retry
 from controlplane.domain.webhooks.webhook import MAX_WEBHOOKS, DisabledCause
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.webhooks import progress, webhooks
@@ -16,14 +16,17 @@ from tests.unit.controlplane.storage.tables.webhooks.calls import (
     ACTOR,
     AT,
     DELIVERED,
+    FIRST,
     GONE,
     KEY,
+    LOST,
     NOW,
     RETRIED,
     WEBHOOK,
     created,
     failing,
     result,
+    with_gap,
 )
 
 
@@ -50,6 +53,46 @@ async def test_failure_is_kept_with_its_due_time(store: Store) -> None:
     assert await progress_of(store) == Progress(Position(1, 1), NOW, None, {1: again})
     await store.run(progress.record_result, result(Done()), NOW + 300)
     assert await progress_of(store) == Progress(Position(1, 1))
+
+
+async def told(store: Store, decision: Decision) -> Result:
+    """Return the result of an attempt to deliver the message about the gap as it is now."""
+    gap = (await progress_of(store)).gap
+    return result(decision, number=GAP, gap=gap)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Done(),
+        GiveUp(),
+    ],
+)
+async def test_gap_ends_with_its_message(store: Store, decision: Decision) -> None:
+    await store.run(with_gap)
+    await store.run(progress.record_result, await told(store, decision), NOW)
+    assert (await progress_of(store)).gap is None
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Done(),
+        GiveUp(),
+    ],
+)
+async def test_gap_noted_while_its_message_is_sent_is_kept(
+    store: Store, decision: Decision
+) -> None:
+    await store.run(with_gap)
+    sent = await told(store, decision)
+    further = replace(LOST, first="1-7", last="1-9")
+    await store.run(progress.pass_gap, WEBHOOK, further, FIRST)
+    assert await store.run(progress.record_result, sent, NOW)
+    gap = (await progress_of(store)).gap
+    assert gap is not None
+    assert gap.first == "1-1"
+    assert gap.last == "1-9"
 
 
 async def test_result_of_an_earlier_generation_moves_nothing(store: Store) -> None:

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.storage.engine.store import Store
+from controlplane.storage.engine.worker import queued_as
 from controlplane.storage.tables.sessions.reports import (
     ReadTicket,
     Reporter,
@@ -18,7 +19,9 @@ from controlplane.storage.tables.sessions.reports import (
 class Reports:
     """Writes reports of agents.
 
-    Adopts sessions with a valid ticket, unless they ended more than `keep_ended` seconds ago.
+    Adopts sessions with a valid ticket, unless they ended more than `keep_ended` seconds ago. All
+    reports are in the queue of the control plane itself, and so written in the order in which they
+    are sent: the answer to a start, which a caller's task sends, never replaces a later report.
     """
 
     store: Store
@@ -37,11 +40,13 @@ class Reports:
         reported = [s for s in sessions if s.internal_id not in starting]
         if not reported:
             return {}
-        return await self.store.run(write_all, self._reporter(agent, now), reported)
+        with queued_as(""):
+            return await self.store.run(write_all, self._reporter(agent, now), reported)
 
     async def write_stopped(self, agent: str, session: HostSession, now: float) -> None:
         """Write a session as its host answered a stop, which confirms the order."""
-        await self.store.run(write_stopped, self._reporter(agent, now), session)
+        with queued_as(""):
+            await self.store.run(write_stopped, self._reporter(agent, now), session)
 
     def _reporter(self, agent: str, now: float) -> Reporter:
         return Reporter(agent, self.read_ticket, now, self.keep_ended)

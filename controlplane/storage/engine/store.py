@@ -4,7 +4,8 @@ A transaction runs to its end even if the task that sent it is cancelled. Waitin
 committed together with one `fsync`, each in its own savepoint, so that a failed one undoes only
 itself. A future resolves after the COMMIT. Looks at a few rows and long reads have a thread and
 a connection each. The queue of each thread is fair between accounts: one that sends hundreds of
-transactions delays another by one.
+transactions delays another by one. Between accounts there is no order: what is sent later can run
+earlier.
 """
 
 from functools import partial

@@ -4,7 +4,8 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,16 @@ _account: ContextVar[str] = ContextVar("account", default="")
 def queue_as(account: str) -> None:
     """Queue further jobs of this task and its child tasks under an account, "" for none."""
     _account.set(account)
+
+
+@contextmanager
+def queued_as(account: str) -> Iterator[None]:
+    """Queue the jobs of this block under an account, "" for none. Those of one run in order."""
+    before = _account.set(account)
+    try:
+        yield
+    finally:
+        _account.reset(before)
 
 
 class Closable(Database, Protocol):

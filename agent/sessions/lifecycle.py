@@ -297,6 +297,8 @@ class Lifecycle:
                 self._waits = False  # it has ended meanwhile
                 return
             await self._begin_run(container, runs.next_run)
+        except SessionStoppedError:
+            return
         except (EngineUnavailableError, EngineTimeoutError) as error:
             log.warning("cannot resume yet", session=life.session.internal_id, error=str(error))
             await self._unless_stopped(runtime.clock.sleep(RETRY_FIRST_SECONDS))
@@ -326,6 +328,8 @@ class Lifecycle:
                 await runtime.records.repair_channel(session)
                 container = await containers.start_container(runtime, session)
                 await self._begin_run(container, runs.restarted)
+        except SessionStoppedError:
+            return
         except (EngineUnavailableError, EngineTimeoutError, FirewallFailedError) as error:
             log.warning("cannot restart yet", session=session.internal_id, error=str(error))
         except AgentError as error:
@@ -339,14 +343,15 @@ class Lifecycle:
         """Record a run of a started container, then hand the program over.
 
         Nothing is handed to a container that does not wait: it has been handed its program
-        already, or an older agent has made it without such an init.
+        already, or an older agent has made it without such an init. Raises SessionStoppedError
+        before the hand-over if a stop was requested; the stop then ends the container.
         """
         life = self._life
         runtime = self._runtime
-        await runtime.failpoint("restart.waiting")
+        await self._step("restart.waiting")
         session = with_run(runtime.clock, life.session, container)
         await life.record(session)
-        await runtime.failpoint("restart.saved")
+        await self._step("restart.saved")
         if container.waits:
             await starting.hand_over(runtime, session, container)
         await runtime.failpoint("restart.handed")
@@ -477,7 +482,7 @@ class Lifecycle:
         self._life.note(run_usage=self._life.session.run_usage | used)
 
     async def _step(self, name: str) -> None:
-        """Pass a named step of the start, or abort the start if a stop was requested."""
+        """Pass a named step of a start or restart, or abort it if a stop was requested."""
         await self._runtime.failpoint(name)
         if self._life.stop_reason is not None:
             raise SessionStoppedError(self._life.session.internal_id)

@@ -16,6 +16,7 @@ from agent.domain.sessions.session import Process, Session
 from tests.faults.memory_host import assert_survived
 from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
+from tests.support.fake_clock import until_idle
 from tiltyard.contract import EndReason, State
 
 
@@ -170,6 +171,26 @@ async def test_restart_whose_program_is_gone_is_final(agent: Agent) -> None:
     dead = (await agent.reached(session.internal_id, State.DEAD)).session
     assert dead.detail == "cannot restart: cannot run the image: /game is missing"
     assert dead.restart_count == 0
+    assert agent.engine.living == set()
+    assert agent.nothing_is_held()
+
+
+@pytest.mark.parametrize("step", ["start", "restart.waiting", "restart.saved"])
+async def test_no_step_of_a_restart_comes_after_a_stop(agent: Agent, step: str) -> None:
+    held = agent.engine if step == "start" else agent.steps
+    session = await agent.sessions.start(an_id(), a_spec(restart=True, stop_grace=30.0))
+    held.hold(step)
+    await agent.fail(session, then=1)
+    reached = agent.engine.held(step) if step == "start" else agent.steps.reached(step)
+    await reached
+    stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+    await until_idle()
+    held.release(step)
+    ended = await stop
+    assert ended.state is State.EXITED
+    assert ended.end_reason is EndReason.STOPPED
+    assert ended.restart_count == 0
+    assert agent.engine.executed == {session.container: 1}
     assert agent.engine.living == set()
     assert agent.nothing_is_held()
 

@@ -124,6 +124,18 @@ async def test_stop_ends_a_waiting_container_without_its_program(host: Host) -> 
         assert agent.nothing_is_held()
 
 
+async def test_stop_during_a_hand_over_to_a_waiting_container_prevents_it(host: Host) -> None:
+    session = await _killed_at(host, "start.saved")
+    async with host(reconcile=False) as agent:
+        await agent.held_at("restart.saved", agent.pass_over())
+        stop = asyncio.create_task(agent.sessions.stop(session.internal_id, EndReason.STOPPED))
+        await until_idle()
+        agent.steps.release("restart.saved")
+        assert (await stop).state is State.EXITED
+        assert host.engine.count("hand_over") == 0
+        assert agent.nothing_is_held()
+
+
 async def test_waiting_container_of_a_session_that_was_stopped_is_ended(host: Host) -> None:
     session = await _killed_at(host, "start.saved", restart=True)
     async with host(reconcile=False) as agent:

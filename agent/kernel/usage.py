@@ -108,6 +108,7 @@ def find_counters(process: Process) -> Counters | None:
 class _Run:
     """A watched run. `since`: monotonic seconds; None while its container waits for a program."""
 
+    process: Process
     counters: Counters
     since: float | None
     usage: Usage = field(default_factory=Usage)
@@ -126,12 +127,15 @@ def _read_each(runs: Sequence[_Run]) -> None:
 
 @dataclass(eq=False)
 class UsageMeter:
-    """Reads usage of watched runs, identified by first processes, on its own threads."""
+    """Reads usage of watched runs, on its own threads.
+
+    A container has one run at a time; `holder` is the id for which the container was made.
+    """
 
     clock: Clock
     find: Callable[[Process], Counters | None] = find_counters
     _threads: Threads = field(default_factory=lambda: Threads(THREADS, "usage"), init=False)
-    _watched: dict[Process, _Run] = field(default_factory=dict, init=False)
+    _watched: dict[str, _Run] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Read all runs periodically, young ones more often; never returns."""
@@ -147,31 +151,34 @@ class UsageMeter:
             if due:
                 await self._threads.run(_read_each, due)
 
-    async def watch(self, process: Process, *, waits: bool = False) -> None:
-        """Start reading the usage of this run; no-op if it has ended already.
+    async def watch(self, holder: str, process: Process, *, waits: bool = False) -> None:
+        """Start reading the usage of a run by its first process; no-op if it has ended already.
 
-        `waits`: it is read periodically only after `begin`.
+        It replaces an earlier run of the container. `waits`: it is read periodically only after
+        `begin`.
         """
-        if process in self._watched:
+        watched = self._watched.get(holder)
+        if watched is not None and watched.process == process:
             return
+        self._watched.pop(holder, None)
         since = None if waits else self.clock.monotonic()
         run = await self._threads.run(self._begun, process, since)
         if run is not None:
-            self._watched.setdefault(process, run)
+            self._watched[holder] = run
 
-    async def read(self, process: Process, *, last: bool = False) -> Usage:
-        """Return the usage of a run, read again if possible. `last`: stop watching the run."""
-        run = self._watched.pop(process, None) if last else self._watched.get(process)
+    async def read(self, holder: str) -> Usage:
+        """Return the usage of the container's run, read again if possible."""
+        run = self._watched.get(holder)
         return Usage() if run is None else await self._threads.run(run.read)
 
-    def begin(self, process: Process) -> None:
-        """Note that a watched run executes its program from now on."""
-        if process in self._watched:
-            self._watched[process].since = self.clock.monotonic()
+    def begin(self, holder: str) -> None:
+        """Note that the container's run executes its program from now on."""
+        if holder in self._watched:
+            self._watched[holder].since = self.clock.monotonic()
 
-    def forget(self, process: Process) -> None:
-        """Stop reading the usage of this run."""
-        self._watched.pop(process, None)
+    def forget(self, holder: str) -> None:
+        """Stop reading the usage of the container."""
+        self._watched.pop(holder, None)
 
     async def close(self) -> None:
         """Wait for a read in progress."""
@@ -182,6 +189,6 @@ class UsageMeter:
         counters = self.find(process)
         if counters is None:
             return None
-        run = _Run(counters, since)
+        run = _Run(process, counters, since)
         run.read()
         return run

@@ -71,7 +71,7 @@ async def as_prepared(runtime: Runtime, template: Session, container: Container)
     with contextlib.suppress(ImageCannotRunError, ImageMissingError):
         await runtime.engine.program(template.spec.image, ())
     if container.process is not None:
-        await runtime.usage.watch(container.process, waits=True)
+        await runtime.usage.watch(template.made_for, container.process, waits=True)
     await runtime.sources.open(template, container)
     return Prepared(template, container)
 

@@ -223,7 +223,7 @@ async def evidence(runtime: Runtime, session: Session, seen: SeenEnd | None) -> 
     The container may also have been restarted by others, with its live process, or still be
     reported as running without a process after CONFIRM_SECONDS; the engine then frees its ports.
     """
-    await runtime.sources.close(session.made_for)  # before its address has another container
+    await runtime.end_run(session.made_for)  # before its address has another container
     container, disturbed = await _ended_container(runtime, session)
     if container is not None and container.process is not None:
         await runtime.sources.open(session, container)

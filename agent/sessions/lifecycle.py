@@ -143,7 +143,7 @@ class Lifecycle:
         life = self._life
         name = name_of(life.session)
         await self._runtime.engine.end_forgotten(name)
-        await self._runtime.sources.close(life.session.made_for)
+        await self._runtime.end_run(life.session.made_for)
         await self._runtime.engine.remove(name)
         self._runtime.deadlines.clear(life.session.internal_id)
         life.note(prepared="", container="")
@@ -207,12 +207,11 @@ class Lifecycle:
         state = self._life.session.state
         process = self._life.session.process
         if process is not None:
-            await self._runtime.usage.watch(process)
+            await self._runtime.usage.watch(life.session.made_for, process)
         if state is State.SHUTTINGDOWN:
             await self._shut_down()
         elif life.stop_reason is not None:
-            if process is not None:
-                await self._measure(process)
+            await self._measure()
             now = self._runtime.clock.time()
             stopping = life.session.to(State.SHUTTINGDOWN, at=now, stop_reason=life.stop_reason)
             await life.save(stopping)
@@ -236,7 +235,7 @@ class Lifecycle:
                 if not await self._ends_unless_stopped(following):
                     return
                 seen = self._as_seen(process, following.end)
-            await self._measure(process, last=True)
+            await self._measure()
         session = life.session
         found = await ending.evidence(runtime, session, seen)
         container = found.engine
@@ -377,6 +376,7 @@ class Lifecycle:
             return
         self._life.note(detail=f"cannot restart: {error}")
         await self._give_up_run()
+        await self._runtime.end_run(self._life.session.made_for)
         await self._finish(Evidence())
 
     async def _shut_down(self) -> None:
@@ -393,7 +393,7 @@ class Lifecycle:
             if seen is None:
                 await self._record_unkillable()
                 return
-            await self._measure(process, last=True)
+            await self._measure()
         await runtime.failpoint("stop.killed")
         found = await ending.evidence(runtime, life.session, seen)
         container = found.engine
@@ -426,8 +426,8 @@ class Lifecycle:
         while not await ending.kill_process(self._runtime, self._life.session, process):
             continue
         self._life.unkillable = False
-        await self._runtime.sources.close(self._life.session.made_for)
-        await self._measure(process, last=True)
+        await self._measure()
+        await self._runtime.end_run(self._life.session.made_for)
         self._life.release()
         await self._life.save(self._life.session.with_changes(process=None))
 
@@ -453,7 +453,7 @@ class Lifecycle:
             try:
                 name = name_of(life.session)
                 await self._runtime.engine.end_forgotten(name)
-                await self._runtime.sources.close(life.session.made_for)
+                await self._runtime.end_run(life.session.made_for)
                 await self._runtime.engine.remove(name)
                 await self._runtime.records.delete(life.session)
             except AgentError as failure:
@@ -476,9 +476,9 @@ class Lifecycle:
         name = f"unless-stopped-{self._life.session.internal_id}"
         return await first_completed(waited, self._life.stop_asked.wait(), name)
 
-    async def _measure(self, process: Process, *, last: bool = False) -> None:
+    async def _measure(self) -> None:
         """Note the resource usage of the run; the next change records it."""
-        used = await self._runtime.usage.read(process, last=last)
+        used = await self._runtime.usage.read(self._life.session.made_for)
         self._life.note(run_usage=self._life.session.run_usage | used)
 
     async def _step(self, name: str) -> None:

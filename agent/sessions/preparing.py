@@ -71,8 +71,6 @@ class Preparing:
         """Remove a container that has waited; if it has failed, its shape has, too."""
         if why in {Discard.ENDED, Discard.UNUSABLE}:
             self._note_result(shape_key(prepared.template.spec), HAS_ENDED, False)
-        if prepared.container.process is not None:
-            self._runtime.usage.forget(prepared.container.process)
         return self.remove(prepared.prepared_id, prepared.container.container, why)
 
     def remove(self, prepared_id: str, container: str, why: Discard) -> asyncio.Task[None]:
@@ -139,7 +137,7 @@ class Preparing:
         while True:
             try:
                 await engine.end_forgotten(container)
-                await self._runtime.sources.close(prepared_id)
+                await self._runtime.end_run(prepared_id)
                 await engine.remove(container)
                 await self._runtime.records.drop_prepared(prepared_id)
             except AgentError as error:

@@ -52,6 +52,14 @@ class Runtime:
     sources: Sources
     failpoint: Reach
 
+    async def end_run(self, holder: str) -> None:
+        """Release what is kept of a run for the container made for this id.
+
+        Its processes have ended, and the engine has not given its address to another container.
+        """
+        self.usage.forget(holder)
+        await self.sources.close(holder)
+
     def stop_grace(self, spec: SessionSpec) -> float:
         """Seconds from the signal of a stop to SIGKILL."""
         settings = self.settings

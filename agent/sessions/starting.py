@@ -102,8 +102,7 @@ async def start_prepared(
         if session.deadline is not None:
             runtime.deadlines.arm(session.internal_id, session.deadline)
         await step("start.saved")
-        if container.process is not None:
-            runtime.usage.begin(container.process)
+        runtime.usage.begin(session.made_for)
         await hand_over(runtime, session, container)
     await step("start.handed")
     return session

@@ -270,12 +270,13 @@ class Agent:
         await until_idle()
 
     def nothing_is_held(self) -> bool:
-        """Return whether no capacity, port or deadline is in use."""
+        """Return whether no capacity, port, deadline or translation of sources is in use."""
         ports = self.reservations.ports
         return (
             self.reservations.capacity.reserved == Resources()
             and all(ports.free(p) == ports.last - ports.first + 1 for p in Protocol)
             and self.runtime.deadlines.next_due() is None
+            and self.sources.opened == {}
         )
 
     def directories(self) -> list[str]:

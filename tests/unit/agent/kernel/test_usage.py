@@ -86,63 +86,69 @@ async def agent(agent: Agent) -> AsyncIterator[Agent]:
 
 async def test_run_that_ends_at_once_has_a_sample(agent: Agent) -> None:
     agent.cgroups.use(ONE, cpu_seconds=0.1, memory_bytes=1)
-    await agent.usage.watch(ONE)
+    await agent.usage.watch("one", ONE)
     agent.cgroups.remove(ONE)
-    assert await agent.usage.read(ONE, last=True) == Usage(0.1, 1)
+    assert await agent.usage.read("one") == Usage(0.1, 1)
 
 
 async def test_one_task_reads_young_runs_every_second_and_old_every_five(agent: Agent) -> None:
     tasks = len(asyncio.all_tasks())
-    await agent.usage.watch(ONE)
+    await agent.usage.watch("one", ONE)
     await agent.clock.advance(7)
-    for process in (ONE, TWO):
-        await agent.usage.watch(process)
+    for holder, process in (("one", ONE), ("two", TWO)):
+        await agent.usage.watch(holder, process)
         agent.cgroups.use(process, cpu_seconds=1, memory_bytes=1)
     await agent.clock.advance(2)
     assert len(asyncio.all_tasks()) == tasks
     for process in (ONE, TWO):
         agent.cgroups.remove(process)
-    assert await agent.usage.read(ONE) == Usage()
-    assert await agent.usage.read(TWO) == Usage(1, 1)
+    assert await agent.usage.read("one") == Usage()
+    assert await agent.usage.read("two") == Usage(1, 1)
     agent.cgroups.use(ONE, cpu_seconds=2, memory_bytes=1)
     await agent.clock.advance(1)
     agent.cgroups.remove(ONE)
-    assert await agent.usage.read(ONE, last=True) == Usage(2, 1)
+    assert await agent.usage.read("one") == Usage(2, 1)
 
 
 async def test_a_run_that_waits_is_read_once_it_begins(agent: Agent) -> None:
-    await agent.usage.watch(ONE, waits=True)
+    await agent.usage.watch("one", ONE, waits=True)
     agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
     await agent.clock.advance(6)
     agent.cgroups.remove(ONE)
-    assert await agent.usage.read(ONE) == Usage()
-    agent.usage.begin(ONE)
+    assert await agent.usage.read("one") == Usage()
+    agent.usage.begin("one")
     agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
     await agent.clock.advance(2)
     agent.cgroups.remove(ONE)
-    assert await agent.usage.read(ONE) == Usage(1, 1)
+    assert await agent.usage.read("one") == Usage(1, 1)
 
 
 async def test_a_forgotten_run_is_not_read(agent: Agent) -> None:
-    await agent.usage.watch(ONE)
-    agent.usage.forget(ONE)
-    agent.usage.begin(ONE)
+    await agent.usage.watch("one", ONE)
+    agent.usage.forget("one")
+    agent.usage.begin("one")
     agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
-    assert await agent.usage.read(ONE) == Usage()
+    assert await agent.usage.read("one") == Usage()
 
 
-async def test_a_run_is_read_once_more_at_its_end_and_then_forgotten(agent: Agent) -> None:
-    await agent.usage.watch(ONE)
+async def test_a_run_is_read_once_more_at_its_end(agent: Agent) -> None:
+    await agent.usage.watch("one", ONE)
     agent.cgroups.use(ONE, cpu_seconds=1, memory_bytes=1)
-    assert await agent.usage.read(ONE) == Usage(1, 1)
+    assert await agent.usage.read("one") == Usage(1, 1)
     agent.cgroups.use(ONE, cpu_seconds=1.5, memory_bytes=2)
-    assert await agent.usage.read(ONE, last=True) == Usage(1.5, 2)
-    assert await agent.usage.read(ONE, last=True) == Usage()
+    assert await agent.usage.read("one") == Usage(1.5, 2)
+
+
+async def test_a_run_replaces_the_earlier_one_of_its_container(agent: Agent) -> None:
+    for process in (ONE, TWO):
+        await agent.usage.watch("one", process)
+        agent.cgroups.use(process, cpu_seconds=1, memory_bytes=process.pid)
+    assert await agent.usage.read("one") == Usage(1, TWO.pid)
 
 
 async def test_ignores_decreasing_counter(agent: Agent) -> None:
-    await agent.usage.watch(ONE)
+    await agent.usage.watch("one", ONE)
     agent.cgroups.use(ONE, cpu_seconds=3, memory_bytes=5)
-    await agent.usage.read(ONE)
+    await agent.usage.read("one")
     agent.cgroups.use(ONE, cpu_seconds=2, memory_bytes=6)
-    assert await agent.usage.read(ONE) == Usage(3, 6)
+    assert await agent.usage.read("one") == Usage(3, 6)

@@ -79,6 +79,7 @@ async def test_prepared_container_gets_other_ports_when_the_engine_finds_one_in_
     assert 20000 not in ports
     found = await only_container(agent)
     assert decode_label(found.labels).ports == made.template.ports
+    await agent.runtime.end_run(made.prepared_id)
     agent.reservations.ports.release(made.prepared_id)
     assert agent.nothing_is_held()
 

@@ -57,13 +57,12 @@ async def test_drain_discards_all_and_its_end_prepares_again(keeping: Keeping) -
 async def test_usage_is_read_until_it_is_discarded(keeping: Keeping) -> None:
     agent = keeping.agent
     await keeping.ordered(SHAPE)
-    [found] = keeping.waiting
-    assert found.process is not None
-    agent.cgroups.use(found.process, cpu_seconds=1, memory_bytes=1)
-    assert await agent.usage.read(found.process) == Usage(1, 1)
+    [found] = keeping.keeper.stock
+    agent.cgroups.use(found.container.process, cpu_seconds=1, memory_bytes=1)
+    assert await agent.usage.read(found.prepared_id) == Usage(1, 1)
     await agent.sessions.drains.order(DrainOrder(1, draining=True))
     await until_idle()
-    assert await agent.usage.read(found.process) == Usage()
+    assert await agent.usage.read(found.prepared_id) == Usage()
 
 
 async def test_stopped_by_hand_backs_off(keeping: Keeping) -> None:

@@ -59,8 +59,7 @@ async def test_its_usage_is_read_as_that_of_a_young_run(agent: Agent) -> None:
         agent.cgroups.use(session.process, cpu_seconds=1, memory_bytes=1)
         await agent.clock.advance(2)
         agent.cgroups.remove(session.process)
-        assert session.process is not None
-        assert await agent.usage.read(session.process) == Usage(1, 1)
+        assert await agent.usage.read(session.made_for) == Usage(1, 1)
 
 
 async def test_start_takes_the_container_of_its_shape(agent: Agent) -> None:
@@ -262,10 +261,12 @@ async def test_no_step_comes_after_a_stop(agent: Agent, step: str) -> None:
 
 
 async def test_program_that_cannot_run_undoes_the_start(agent: Agent) -> None:
-    await prepared_for(agent, a_spec())
+    prepared = await prepared_for(agent, a_spec())
+    agent.cgroups.use(prepared.container.process, cpu_seconds=1, memory_bytes=1)
     agent.engine.fail_next("hand_over", ImageCannotRunError("/game is missing"))
     with pytest.raises(ImageCannotRunError):
         await agent.sessions.start(an_id(), a_spec(ttl=60.0))
+    assert await agent.usage.read(prepared.prepared_id) == Usage()
     assert agent.engine.count("create") == 1
     assert agent.engine.all == []
     assert await agent.records.prepared_ids() == []

@@ -231,7 +231,6 @@ class Lifecycle:
         seen = None
         if process is not None:
             async with ending.Following(runtime, life.session, process) as following:
-                await readiness.watch(runtime, life, following)
                 if not await self._ends_unless_stopped(following):
                     return
                 seen = self._as_seen(process, following.end)
@@ -262,20 +261,27 @@ class Lifecycle:
             await self._life.save(session)
 
     async def _ends_unless_stopped(self, following: ending.Following) -> bool:
-        """Wait for the end of the process (True) or a request to stop; meanwhile do claims."""
+        """Wait for the end of the process (True) or a request to stop.
+
+        Meanwhile do claims, and record when the session is ready; neither waits for the other.
+        """
         life = self._life
-        notifier = claims.Notifier(self._runtime, life)
+        runtime = self._runtime
+        notifier = claims.Notifier(runtime, life)
         name = f"wake-{life.session.internal_id}"
         following.task.add_done_callback(lambda _: life.wake.set())
-        while not (following.task.done() or life.stop_asked.is_set()):
-            life.wake.clear()
-            await claims.take(self._runtime, life)
-            pause = await notifier.step()
-            if pause is None:
-                await life.wake.wait()
-            else:
-                await first_completed(life.wake.wait(), self._runtime.clock.sleep(pause), name)
-        return following.end is not None
+        async with readiness.watch(runtime, life, following.process) as looking:
+            while True:
+                life.wake.clear()
+                await readiness.record(runtime, life, looking)
+                if following.task.done() or life.stop_asked.is_set():
+                    return following.end is not None
+                await claims.take(runtime, life)
+                pause = await notifier.step()
+                if pause is None:
+                    await life.wake.wait()
+                else:
+                    await first_completed(life.wake.wait(), runtime.clock.sleep(pause), name)
 
     def _as_seen(self, process: Process, end: SeenEnd | None) -> SeenEnd | None:
         """The end of a process, without its time if the process may have ended earlier."""

@@ -1,16 +1,18 @@
 """Readiness of sessions: true once their processes have bound every declared port."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
 from agent.domain.containers.engine import Engine
 from agent.domain.errors import AgentError
 from agent.domain.sessions.session import Process, Session
 from agent.network.bindings import compare_ports
-from agent.sessions.ending import Following
 from agent.sessions.life import Life
 from agent.sessions.runtime import Runtime
 from tiltyard.ends import PortBindings
 from tiltyard.runtime.clock import rest_after
 from tiltyard.runtime.logging.events import get_logger
-from tiltyard.runtime.tasks import first_completed
 
 log = get_logger(__name__)
 
@@ -20,15 +22,29 @@ LONGEST_SECONDS = 2.0
 """Longest wait, after 20 s: 1,000 sessions that never bind then take 8 % of a core."""
 
 
-async def watch(runtime: Runtime, life: Life, following: Following) -> None:
-    """Record when players can reach a session; return early if it ends or is stopped."""
-    session = life.session
-    if session.ready_time is not None:
-        return
-    name = f"ready-{session.internal_id}"
-    over = first_completed(following.wait(), life.stop_asked.wait(), f"{name}-over")
-    if await first_completed(_ready(runtime, session, following.process), over, name):
-        await life.save(session.with_changes(ready_time=runtime.clock.time()))
+@contextlib.asynccontextmanager
+async def watch(
+    runtime: Runtime, life: Life, process: Process
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Look whether players can reach a session, beside the `with` body.
+
+    The task ends, and wakes that of the session, once they can; see `record`.
+    """
+    name = f"ready-{life.session.internal_id}"
+    looking = asyncio.create_task(_ready(runtime, life.session, process), name=name)
+    looking.add_done_callback(lambda _: life.wake.set())
+    try:
+        yield looking
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+
+
+async def record(runtime: Runtime, life: Life, looking: asyncio.Task[None]) -> None:
+    """Record that a session is ready, once it is and unless that is recorded."""
+    if looking.done() and life.session.ready_time is None:
+        looking.result()
+        await life.save(life.session.with_changes(ready_time=runtime.clock.time()))
 
 
 async def bindings(engine: Engine, session: Session) -> PortBindings:
@@ -45,7 +61,7 @@ async def bindings(engine: Engine, session: Session) -> PortBindings:
 async def _ready(runtime: Runtime, session: Session, process: Process) -> None:
     wait = FIRST_SECONDS
     reported = ""
-    while session.ports:
+    while session.ports and session.ready_time is None:
         began = runtime.clock.monotonic()
         try:
             if await runtime.engine.has_bound(process, session.spec.network_mode, session.ports):

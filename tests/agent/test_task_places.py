@@ -125,6 +125,7 @@ PLACES = {
     "agent/sessions/prepared_containers.py follow": "test_error_after_a_start",
     "agent/sessions/preparing.py prepare": "test_error_of_a_preparation",
     "agent/sessions/preparing.py remove": "test_error_while_a_prepared_container_is_removed",
+    "agent/sessions/readiness.py watch": AWAITED,
     "agent/sessions/starting.py _create_durably": AWAITED,
     "agent/sessions/warm_pools.py set": AWAITED,
     "agent/sessions/warm_pools.py _start": "test_error_about_a_standby_leaves_other_pools_full",

@@ -176,10 +176,12 @@ async def test_f06_start_that_is_repeated_joins_the_session_in_doubt(host: Host)
         assert sum(host.engine.executed.values()) == 1
 
 
+@pytest.mark.parametrize("is_ready", [False, True])
 async def test_f06_repeated_claim_gives_the_session_its_identity_and_lifetime(
-    host: Host,
+    host: Host, *, is_ready: bool
 ) -> None:
     before = await lost(host)
+    host.engine.find(before.container).bound = is_ready
     async with host(prepared=PREPARED) as agent:
         claim = ClaimRequest(SPEC.identity, 300.0, "null")
         with pytest.raises(StandbyNotClaimableError):

@@ -30,7 +30,7 @@ class Drains:
         self._lock = asyncio.Lock()
 
     async def order(self, order: DrainOrder) -> tuple[float | None, int]:
-        """Begin or cancel a drain, and update every session.json.
+        """Begin or cancel a drain, and update every session.json, also for a repeated order.
 
         Returns the Unix time by which the host is empty, None if unbounded, and the number of
         sessions. Raises StaleRevisionError and DiskFullError.
@@ -56,8 +56,8 @@ class Drains:
 
     async def _order(self, order: DrainOrder) -> None:
         async with self._lock:
-            changed = await self._reservations.drain.set(order)
-            for life in self._lives() if changed else ():
+            await self._reservations.drain.set(order)
+            for life in self._lives():
                 if life.started and not life.session.state.ended:
                     internal_id = life.session.internal_id
                     with contained("cannot publish: internal error", session=internal_id):

@@ -176,6 +176,8 @@ class Lifecycle:
             same_boot = session.boot_id in {"", clock.boot_id}
             if life.session.process is None and not same_boot:
                 await self._handle_reboot(container)
+        if executes and not session.state.ended:
+            await life.publish()  # an earlier agent may have been killed before it did so
 
     async def _handle_reboot(self, container: Container | None) -> None:
         """Restart a session with `restarts` set; end any other."""
@@ -345,7 +347,7 @@ class Lifecycle:
     async def _begin_run(
         self, container: Container, with_run: Callable[[HostClock, Session, Container], Session]
     ) -> None:
-        """Record a run of a started container, then hand the program over.
+        """Record a run of a started container, publish session.json, hand the program over.
 
         Nothing is handed to a container that does not wait: it has been handed its program
         already, or an older agent has made it without such an init. Raises SessionStoppedError
@@ -356,6 +358,7 @@ class Lifecycle:
         await self._step("restart.waiting")
         session = with_run(runtime.clock, life.session, container)
         await life.record(session)
+        await life.publish()
         await self._step("restart.saved")
         if container.waits:
             await starting.hand_over(runtime, session, container)

@@ -51,8 +51,8 @@ class HostDrain:
         """Load the order from disk."""
         self._take(await self._records.load_drain())
 
-    async def set(self, order: DrainOrder) -> bool:
-        """Begin or cancel a drain; False if the revision is applied already.
+    async def set(self, order: DrainOrder) -> None:
+        """Begin or cancel a drain; no-op if the revision is applied already.
 
         Revision 0 is an operator's order on the host, valid until the control plane's next one.
         Raises StaleRevisionError and DiskFullError.
@@ -62,7 +62,7 @@ class HostDrain:
         if 0 < revision < known:
             raise StaleRevisionError(revision, known)
         if 0 < revision == known:
-            return False
+            return
         wanted = Drain(revision or known, order.draining)
         if order.draining and order.remaining is not None:
             deadline = deadline_by(self._clock, order.remaining)
@@ -71,7 +71,6 @@ class HostDrain:
         log.info("drain changed", draining=order.draining)
         self._take(wanted)
         self._feed.host_changed()
-        return True
 
     def renew(self) -> None:
         """Set the deadline to RENEWED_SECONDS from now."""

@@ -230,7 +230,7 @@ class Records:
                 await self.run((self.directory(session.internal_id) / name).touch)
 
     async def publish(self, session: Session, drain: Drain) -> None:
-        """Replace session.json."""
+        """Write session.json if it differs; unflushed, since no game survives a power cut."""
         error = await self._published.add((session, drain))
         if error is not None:
             raise error
@@ -376,7 +376,9 @@ class Records:
         path = self.public_dir(session) / "session.json"
         try:
             with disk(path):
-                write(path, public_view(session, drain), 0o644, durable=False)
+                view = public_view(session, drain)
+                if not path.exists() or path.read_bytes() != view:
+                    write(path, view, 0o644, durable=False)
         except Exception as error:  # noqa: BLE001 - its session's task raises it
             return error
         return None

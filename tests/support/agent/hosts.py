@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from agent.artifacts.fetching import Artifacts
 from agent.changes.feed import Feed
 from agent.domain.addresses import Addressed
 from agent.domain.containers.engine import container_name
+from agent.domain.errors import DiskFullError
 from agent.domain.host.capacity import Capacity
 from agent.domain.host.ports import PortPool
 from agent.domain.sessions.deadlines import Deadlines
@@ -323,6 +325,12 @@ class Host:
 
     def __call__(self, **made: Any) -> contextlib.AbstractAsyncContextManager[Agent]:
         return an_agent(self.folder, self.engine, self.clock, **made)
+
+
+def full_disk(method: str) -> contextlib.AbstractContextManager[Any]:
+    """Fail writes by a method of the records meanwhile, as on a full disk."""
+    error = DiskFullError("its file", "no space left on device")
+    return mock.patch.object(Records, method, side_effect=error)
 
 
 async def assert_nothing_is_left(agent: Agent) -> None:

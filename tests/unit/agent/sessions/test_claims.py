@@ -13,8 +13,8 @@ from agent.domain.steps import CLAIM_STEPS
 from agent.sessions.claims import checked_request
 from agent.sessions.life import ClaimRequest
 from agent.state.drain import DrainOrder
-from agent.state.record import CLAIMS, Records
-from tests.support.agent.hosts import Agent, Host
+from agent.state.record import CLAIMS
+from tests.support.agent.hosts import Agent, Host, full_disk
 from tests.support.agent.pools import (
     a_claim,
     a_pool,
@@ -218,12 +218,6 @@ async def test_pending_claim_is_not_stopped_as_surplus(agent: Agent) -> None:
         assert (await claim).state is State.RUNNING
         await until_idle()
         assert agent.now(standby.internal_id).stop_reason is None
-
-
-def full_disk(method: str) -> Any:
-    """Fail writes by a method of the records, as on a full disk."""
-    error = errors.DiskFullError("its file", "no space left on device")
-    return mock.patch.object(Records, method, side_effect=error)
 
 
 async def test_f49_unrecorded_claim_fails(agent: Agent) -> None:

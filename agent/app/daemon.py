@@ -194,7 +194,7 @@ class Daemon:
                 sessions,
                 recovery,
                 images=self.images,
-                prepared=Adoption(runtime, self.prepared),
+                prepared=Adoption(runtime, self._reservations, self.prepared, sessions),
                 learn=self._learn,
                 keep_init=partial(init_programs.keep, self._config.state_dir, self._init),
             )

@@ -4,15 +4,18 @@ The list is older than the comparison: what it shows of a container that the age
 or misses, is confirmed by inspecting that container before anything is removed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from agent.domain.containers.engine import LABEL_CONFIG, LABEL_PREPARED, Container
+from agent.domain.containers.owners import assign
 from agent.domain.errors import AgentError, ContainerGoneError
 from agent.domain.kept.preparation import Discard
 from agent.domain.kept.prepared import Prepared
 from agent.domain.sessions.session import Session, checked_id
 from agent.sessions.containers import as_prepared, container_spec
+from agent.sessions.manager import SessionManager
 from agent.sessions.prepared_containers import PreparedContainers
+from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from agent.state.encoding import decode_label
 from tiltyard.runtime.logging.events import get_logger
@@ -23,30 +26,49 @@ log = get_logger(__name__)
 class Adoption:
     """Keeps what an earlier run of the agent has left, and discards what does not wait or fit."""
 
-    def __init__(self, runtime: Runtime, prepared: PreparedContainers) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        reservations: Reservations,
+        prepared: PreparedContainers,
+        sessions: SessionManager,
+    ) -> None:
         self._runtime = runtime
+        self._ports = reservations.ports
         self._prepared = prepared
+        self._sessions = sessions
         self._folders: set[str] = set()  # Ids that had a folder in the last comparison
+        self._held: set[str] = set()  # Ids whose ports are held until a comparison finds them gone
 
-    async def adopt(self, found: Sequence[Container], used: Collection[str]) -> None:
+    def hold_ports(self, listed: Sequence[Container]) -> None:
+        """Hold the ports of what an earlier run of the agent has left, before any is compared."""
+        _, found = assign(listed, self._sessions.each())
+        for container in found:
+            template = _template_of(container)
+            if template is not None:  # otherwise it is discarded
+                self._ports.adopt(template.internal_id, template.ports)
+                self._held.add(template.internal_id)
+
+    async def adopt(self, listed: Sequence[Container]) -> None:
         """Compare what is kept with the listed containers that no session has.
 
-        `used` are the ids of those that sessions have. From then on containers are prepared.
-        Raises the engine's errors.
+        From then on containers are prepared. Raises the engine's errors.
         """
         prepared = self._prepared
-        named = {each.labels[LABEL_PREPARED] for each in found}
-        left = [each for each in self._folders - named if not self._is_known(each, used)]
-        listed = {each.container: each for each in found}
+        _, found = assign(listed, self._sessions.each())
+        named = {each.labels.get(LABEL_PREPARED, "") for each in listed}
+        seen = self._folders | self._held
+        left = [each for each in seen - named if not self._is_known(each)]
+        by_container = {each.container: each for each in found}
         waiting = list(prepared.stock)
         self._folders = set(await self._runtime.records.prepared_ids())
         for each in waiting:
             if each.prepared_id not in self._folders:
                 self._discard(each, Discard.UNUSABLE)
-            elif not _is_same_run(each, listed.get(each.container.container)):
+            elif not _is_same_run(each, by_container.get(each.container.container)):
                 await self._check(each)
         for container in found:
-            if self._is_known(container.labels[LABEL_PREPARED], used):
+            if self._is_known(container.labels[LABEL_PREPARED]):
                 continue
             try:
                 await self._adopt(container)
@@ -57,6 +79,8 @@ class Adoption:
         await self._discard_outdated()
         for prepared_id in left:
             await self._runtime.records.drop_prepared(prepared_id)
+            self._ports.release(prepared_id)
+            self._held.discard(prepared_id)
         prepared.resume()
 
     async def _check(self, prepared: Prepared) -> None:
@@ -109,9 +133,14 @@ class Adoption:
         digest = await self._runtime.engine.config_digest(container_spec(self._runtime, template))
         return container.labels.get(LABEL_CONFIG) == digest
 
-    def _is_known(self, prepared_id: str, used: Collection[str]) -> bool:
-        """Return whether the agent has a container, or is about to remove it."""
-        return prepared_id in used or self._prepared.is_known(prepared_id)
+    def _is_known(self, prepared_id: str) -> bool:
+        """Return whether the agent has a container now, or is about to remove it.
+
+        Only those that it has can get a session later.
+        """
+        return self._prepared.is_known(prepared_id) or any(
+            session.prepared == prepared_id for session in self._sessions.each()
+        )
 
 
 def _template_of(found: Container) -> Session | None:

@@ -139,7 +139,7 @@ class Reconciler:
         if is_trusted(self._runtime.clock):
             await self._recovery.sweep(self._runtime.clock.time() - self._rules.log_seconds)
         if not is_first:
-            await self._adopt_prepared(listed)
+            await self._prepared.adopt(listed)
         if image_error is not None:
             raise image_error
 
@@ -149,20 +149,15 @@ class Reconciler:
         Prepared containers come first, since a start may take one, or need its ports. If one of
         them hangs, starts wait for one call to it.
         """
+        self._prepared.hold_ports(listed)
         await self._recovery.adopt(listed)
         try:
-            await self._adopt_prepared(listed)
+            await self._prepared.adopt(listed)
         except AgentError as error:
             log.warning("prepared containers are adopted later", error=str(error))
         self._sessions.reconciled = True
         log.info("reconciled", sessions=len(self._sessions.lives), containers=len(listed))
         self._runtime.feed.request_snapshot()
-
-    async def _adopt_prepared(self, listed: list[Container]) -> None:
-        """Pass on the prepared containers that no session has."""
-        _, prepared = assign(listed, self._sessions.each())
-        used = {session.prepared for session in self._sessions.each()}
-        await self._prepared.adopt(prepared, used)
 
     def _reap(self, owned: list[Owned]) -> None:
         """Remove orphaned containers after ORPHAN_GRACE_SECONDS."""

@@ -45,8 +45,7 @@ class Recovery:
 
     async def adopt(self, containers: list[Container]) -> None:
         """Resume all loaded sessions, and those of started containers with a lost record."""
-        owned, prepared = assign(containers, self._sessions.each())
-        self._hold_ports(prepared)
+        owned, _ = assign(containers, self._sessions.each())
         own = {life.session.container for life in self._sessions.lives}
         # If two containers have one session's label, as copies do: its own, else the running one.
         own_last = sorted(
@@ -100,13 +99,6 @@ class Recovery:
             internal_id = life.session.internal_id
             with contained("cannot resume a session: internal error", session=internal_id):
                 self._sessions.resume(life, by_session.get(internal_id))
-
-    def _hold_ports(self, prepared: list[Container]) -> None:
-        """Hold the ports of prepared containers, which their keeper has not looked at yet."""
-        for found in prepared:
-            with contextlib.suppress(ValueError):  # it is discarded
-                template = decode_label(found.labels)
-                self._reservations.ports.adopt(template.prepared, template.ports)
 
     async def _restore(self, internal_id: str, found: Container) -> None:
         with contained("cannot restore a session: internal error", session=internal_id):

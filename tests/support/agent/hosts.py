@@ -170,13 +170,14 @@ class Agent:
         self.sessions = SessionManager(self.runtime, self.reservations, self.prepared)
         self.recovery = Recovery(self.runtime, self.reservations, self.sessions)
         self.warm_pools = WarmPools(self.runtime, self.reservations, self.sessions)
+        self.adoption = Adoption(self.runtime, self.reservations, self.prepared, self.sessions)
         self.reconciler = Reconciler(
             self.runtime,
             self.reservations.disks,
             self.sessions,
             self.recovery,
             images=self.images,
-            prepared=Adoption(self.runtime, self.prepared),
+            prepared=self.adoption,
             learn=lambda _info: None,
             keep_init=self.init_programs_in_use.append,
         )

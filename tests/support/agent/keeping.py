@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from agent.domain.containers.engine import LABEL_PREPARED, Container
 from agent.domain.kept.preparation import Discard
 from agent.domain.kept.prepared import Prepared
-from agent.reconciliation.adoption import Adoption
 from agent.sessions.prepared_containers import PreparedContainers
-from tests.support.agent.hosts import Agent, until
+from tests.support.agent.hosts import Agent, Host, until
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
 from tests.support.tasks import running
@@ -55,7 +54,6 @@ class Keeping:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.keeper = agent.prepared
-        self._adoption = Adoption(agent.runtime, agent.prepared)
 
     @property
     def waiting(self) -> Sequence[Container]:
@@ -82,13 +80,9 @@ class Keeping:
         registry = self.agent.runtime.metrics.registry
         return registry.get_sample_value(f"tiltyard_agent_{name}", labels) or 0.0
 
-    async def compare(self, listed: Sequence[Container], *used: str) -> None:
-        """Compare with a list of the engine, which may be old.
-
-        `used` are the ids of containers that sessions have.
-        """
-        unused = [each for each in listed if each.labels[LABEL_PREPARED] not in used]
-        await self._adoption.adopt(unused, used)
+    async def compare(self, listed: Sequence[Container]) -> None:
+        """Compare with a list of the engine, which may be old."""
+        await self.agent.adoption.adopt(listed)
         await until_idle()
 
     async def ordered(self, *shapes: SessionSpec) -> None:
@@ -108,3 +102,12 @@ async def keeping_on(agent: Agent) -> AsyncIterator[Keeping]:
     """Keep prepared containers meanwhile."""
     async with kept_prepared(agent):
         yield Keeping(agent)
+
+
+async def left_by_a_run(host: Host, *shapes: SessionSpec) -> list[Container]:
+    """Run an agent that keeps a container of each of these shapes; return them."""
+    async with host(prepared=PREPARED) as agent, keeping_on(agent) as keeping:
+        await keeping.ordered(*shapes)
+        found = list(keeping.waiting)
+    assert len(found) == len(shapes)
+    return found

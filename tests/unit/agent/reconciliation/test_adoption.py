@@ -8,28 +8,24 @@ import pytest
 from agent.domain.containers.engine import LABEL_PREPARED, LABEL_RECORD, Container
 from agent.domain.kept.preparation import Discard
 from agent.domain.kept.prepared import template_for
+from agent.state.encoding import decode_label
 from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Host
-from tests.support.agent.keeping import Keeping, keeping_on
+from tests.support.agent.keeping import Keeping, keeping_on, left_by_a_run
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.fake_clock import until_idle
-from tiltyard.contract import Protocol, shape_key
+from tiltyard.contract import Protocol, SessionSpec, State, shape_key
 
 SHAPE = a_shape()
 OTHER = a_shape("other")
 
 
-async def left_by_a_run(host: Host) -> list[Container]:
-    """Run an agent that keeps two containers; return them."""
-    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
-        await keeping.ordered(SHAPE, OTHER)
-        found = list(keeping.waiting)
-    assert len(found) == 2
-    return found
+def is_of(container: Container, shape: SessionSpec) -> bool:
+    return decode_label(container.labels).spec == shape
 
 
 async def test_containers_that_wait_are_kept_with_their_ports(host: Host) -> None:
-    left = await left_by_a_run(host)
+    left = await left_by_a_run(host, SHAPE, OTHER)
     creations = host.engine.count("create")
     async with host(prepared=8) as agent, keeping_on(agent) as keeping:
         await agent.clock.advance(60.0)
@@ -41,7 +37,7 @@ async def test_containers_that_wait_are_kept_with_their_ports(host: Host) -> Non
 
 
 async def test_containers_that_are_created_differently_now_are_removed(host: Host) -> None:
-    await left_by_a_run(host)
+    await left_by_a_run(host, SHAPE, OTHER)
     host.engine.config_version += 1
     async with host(prepared=8) as agent, keeping_on(agent) as keeping:
         await until_idle()
@@ -53,7 +49,7 @@ async def test_containers_that_are_created_differently_now_are_removed(host: Hos
 
 async def test_containers_that_ended_are_removed_without_a_back_off(host: Host) -> None:
     """This happens after a reboot: the shapes have not failed."""
-    for found in await left_by_a_run(host):
+    for found in await left_by_a_run(host, SHAPE, OTHER):
         host.engine.end(found.container, 137)
     async with host(prepared=8) as agent, keeping_on(agent) as keeping:
         assert keeping.all == []
@@ -96,7 +92,7 @@ async def test_container_that_was_never_started_is_removed(host: Host) -> None:
 async def test_container_whose_session_was_lost_is_removed(
     host: Host, caplog: pytest.LogCaptureFixture, is_executed: bool
 ) -> None:
-    found, kept = await left_by_a_run(host)
+    found, kept = await left_by_a_run(host, SHAPE, OTHER)
     host.engine.hand(found.container)
     if is_executed:
         host.engine.execute(found.container)
@@ -108,15 +104,15 @@ async def test_container_whose_session_was_lost_is_removed(
 
 
 async def test_container_of_a_session_is_left_alone(host: Host) -> None:
-    found, _ = await left_by_a_run(host)
-    prepared_id = found.labels[LABEL_PREPARED]
-    async with host(prepared=8, reconcile=False) as agent:
-        keeping = Keeping(agent)
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        await keeping.ordered(SHAPE)
+        await keeping.start()
+        [session] = agent.sessions.all()
         for _ in range(2):
-            await keeping.compare(keeping.all, prepared_id)
-        assert found in keeping.waiting
-        assert prepared_id in await agent.records.prepared_ids()
-        assert len(keeping.keeper.stock) == 1
+            await keeping.compare(keeping.all)
+        assert session.container in {each.container for each in keeping.all}
+        assert session.prepared in await agent.records.prepared_ids()
+        assert agent.now(session.internal_id).state is State.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -131,7 +127,7 @@ async def test_container_of_a_session_is_left_alone(host: Host) -> None:
 async def test_container_with_an_invalid_label_is_removed_alone(
     host: Host, labels: dict[str, str]
 ) -> None:
-    found, kept = await left_by_a_run(host)
+    found, kept = await left_by_a_run(host, SHAPE, OTHER)
     inspect = host.engine.inspect
 
     async def mislabelled(container: str) -> Container:
@@ -175,7 +171,7 @@ async def test_folders_in_use_are_kept(host: Host) -> None:
 async def test_unexpected_error_about_one_leaves_the_others(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found, kept = await left_by_a_run(host)
+    found, kept = await left_by_a_run(host, SHAPE, OTHER)
     inspect = host.engine.inspect
 
     async def failing(container: str) -> Any:
@@ -204,7 +200,7 @@ async def test_pass_that_finds_all_as_it_was_asks_about_no_container(host: Host)
 
 async def test_container_without_its_folder_is_removed(host: Host) -> None:
     """This happens when the state directory was restored from an older copy."""
-    found, kept = await left_by_a_run(host)
+    found, kept = await left_by_a_run(host, SHAPE, OTHER)
     async with host(prepared=8, reconcile=False) as agent, keeping_on(agent) as keeping:
         await agent.records.drop_prepared(found.labels[LABEL_PREPARED])
         await agent.pass_over()
@@ -244,9 +240,33 @@ async def test_container_that_a_start_takes_meanwhile_is_not_discarded(
         assert keeping.discarded(Discard.OUTDATED) == 0
 
 
+async def test_container_is_not_discarded_after_the_start_that_took_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start is over before the comparison, which waits for the engine, comes to it."""
+    async with host(prepared=8) as agent, keeping_on(agent) as keeping:
+        await keeping.ordered(SHAPE, OTHER)
+        [found] = [each for each in keeping.waiting if is_of(each, SHAPE)]
+        inspect = agent.engine.inspect
+
+        async def slow(container: str) -> Container:
+            answer = await inspect(container)
+            if is_of(answer, OTHER):
+                await keeping.start()
+            return answer
+
+        monkeypatch.setattr(agent.engine, "inspect", slow)
+        await keeping.compare([found])  # OTHER is inspected, since the list lacks it
+        [session] = agent.sessions.all()
+        assert session.container == found.container
+        assert session.state is State.RUNNING
+        assert keeping.discarded(Discard.ENDED) == 0
+        assert found.container in {each.container for each in keeping.all}
+
+
 @pytest.mark.parametrize("setting", [0, 1])
 async def test_lower_setting_removes_what_exceeds_it(host: Host, setting: int) -> None:
-    await left_by_a_run(host)
+    await left_by_a_run(host, SHAPE, OTHER)
     async with host(prepared=setting) as agent, keeping_on(agent) as keeping:
         await until_idle()
         assert len(keeping.waiting) == setting

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
 
@@ -12,10 +13,12 @@ from agent.domain.errors import (
     SpecConflictError,
     StandbyNotClaimableError,
 )
-from agent.domain.kept.prepared import Prepared
+from agent.domain.kept.prepared import Prepared, template_for
 from agent.domain.sessions.session import Session
 from agent.sessions.life import ClaimRequest
+from agent.state.record import Records
 from tests.faults.memory_host import assert_survived
+from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import Agent, Host, assert_nothing_is_left, until, until_sealed
 from tests.support.agent.keeping import PREPARED, kept_ids, prepared_for
 from tests.support.agent.samples import a_spec, an_id
@@ -230,6 +233,23 @@ async def test_f06_game_in_a_container_without_record_and_name_is_removed(
         assert agent.sessions.all() == []
         await assert_nothing_is_left(agent)
     assert before.prepared in caplog.text
+
+
+async def test_session_that_cannot_be_restored_yet_keeps_the_folder_that_it_sees(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await lost(host)
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "create", mock.Mock(side_effect=RuntimeError("as scripted")))
+        async with host(prepared=PREPARED) as agent:
+            await agent.records.prepare(template_for(before.prepared, a_shape(), 0.0))
+            for _ in range(3):
+                await agent.pass_over()
+            assert agent.sessions.all() == []
+            assert await agent.records.prepared_ids() == [before.prepared]
+            patched.undo()
+            await agent.pass_over()
+            assert agent.now(before.internal_id).state is State.RUNNING
 
 
 async def test_waiting_container_with_the_name_of_a_session_is_an_orphan(host: Host) -> None:

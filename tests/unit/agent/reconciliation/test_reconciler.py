@@ -12,7 +12,6 @@ import pytest
 from agent.domain import errors
 from agent.domain.sessions.session import Session
 from agent.domain.steps import REMOVAL_STEPS, RESTART_STEPS
-from agent.reconciliation.adoption import Adoption
 from agent.reconciliation.reconciler import Reconciler
 from agent.state.record import Records
 from agent.state.tombstones import Tombstones
@@ -396,7 +395,7 @@ async def test_pass_goes_on_when_the_init_cannot_be_written(
         agent.sessions,
         agent.recovery,
         images=agent.images,
-        prepared=Adoption(agent.runtime, agent.prepared),
+        prepared=agent.adoption,
         learn=lambda _: None,
         keep_init=keep,
     )

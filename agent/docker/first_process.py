@@ -183,7 +183,7 @@ def _says_executed(reports: ReportReader, start: Start) -> bool:
 
     Later ones are left for `reported_end`. Raises the error of a refusal.
     """
-    while (report := reports.next_report()) is not None:
+    for report in reports.look():
         if isinstance(report, Refused):
             raise error_of_refusal(report, start.program[0])
         if isinstance(report, Executed):

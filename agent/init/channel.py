@@ -19,7 +19,8 @@ FOLDER = ".init"
 START = "start"
 REPORT = "report"
 
-LOOK_BYTES = 4096  # Most bytes of reports that are read at once
+LOOK_BYTES = 4096
+"""Most bytes of reports that are read at once: a container may write more without end."""
 KEPT_SECONDS = 30.0  # A session's task follows its program within a second
 _FOLDER_MODE = 0o755
 _MODES = {START: 0o644, REPORT: 0o666}
@@ -45,21 +46,19 @@ class ReportReader:
         self._parser = Reports()
         self._has_writer = True
 
-    def next_report(self) -> Report | None:
-        """Read one report and leave those after it; None if there is none."""
+    def look(self) -> Iterator[Report]:
+        """Read reports one by one, LOOK_BYTES in all; those after the last one taken are left."""
         line = bytearray()
         for _ in range(LOOK_BYTES):
             byte = self._read(1)
             line += byte
             if byte == b"\n" or len(line) == MAX_LINE:
                 found = self._parser.feed(bytes(line))
-                if found:
-                    return found[0]
                 line.clear()
+                yield from found
             elif not byte:
                 break
         self._parser.feed(bytes(line))  # to be completed later
-        return None
 
     def all_reports(self) -> list[Report]:
         """Read all reports of the next LOOK_BYTES."""

@@ -15,7 +15,7 @@ from agent.docker.first_process import hand_over, init_state, until_begun
 from agent.domain.containers.engine import InitState, Start
 from agent.domain.errors import EngineError, HandOverFailedError, ImageCannotRunError
 from agent.domain.sessions.session import Process
-from agent.init.channel import REPORT, START, make_channel, opened_reports
+from agent.init.channel import LOOK_BYTES, REPORT, START, make_channel, opened_reports
 from agent.init.messages import Ended
 from agent.kernel.processes import live_process
 from tests.support.agent.real_init import RealInit, real_init
@@ -39,6 +39,13 @@ def replace_reports(channel: Path) -> None:
 
 def sh(script: str, *, in_place: bool = False, **env: str) -> Start:
     return Start(("sh", "-c", script), env, in_place=in_place)
+
+
+@pytest.fixture
+async def channel(tmp_path: Path) -> Path:
+    folder = tmp_path / ".init"
+    await asyncio.to_thread(make_channel, folder)
+    return folder
 
 
 async def handed(init: RealInit, start: Start) -> None:
@@ -89,17 +96,13 @@ class TestState:
 
 
 class TestBegin:
-    async def test_lasts_until_the_init_waits(self, tmp_path: Path) -> None:
-        channel = tmp_path / ".init"
-        await asyncio.to_thread(make_channel, channel)
+    async def test_lasts_until_the_init_waits(self, channel: Path) -> None:
         with opened_reports(channel) as reports:
             async with real_init(channel) as init:
                 found = await until_begun(init.process, reports)
         assert found is InitState.WAITING
 
-    async def test_ends_with_the_process(self, tmp_path: Path) -> None:
-        channel = tmp_path / ".init"
-        await asyncio.to_thread(make_channel, channel)
+    async def test_ends_with_the_process(self, channel: Path) -> None:
         with opened_reports(channel) as reports:
             assert await until_begun(NONE, reports) is None
 
@@ -136,9 +139,7 @@ class TestHandOver:
             await handed(init, SLEEP)
         assert await init.state() is InitState.RUNNING
 
-    async def test_to_what_is_no_init_writes_nothing(self, tmp_path: Path) -> None:
-        channel = tmp_path / ".init"
-        await asyncio.to_thread(make_channel, channel)
+    async def test_to_what_is_no_init_writes_nothing(self, channel: Path) -> None:
         reader = os.open(channel / START, os.O_RDONLY | os.O_NONBLOCK)
         myself = live_process(os.getpid())
         for process in (myself, NONE, None):
@@ -199,6 +200,21 @@ class TestHandOver:
         os.write(writer, b"executed\n")
         with pytest.raises(ImageCannotRunError):
             await handed(init, Start(("/none",), {}))
+        os.close(writer)
+
+    async def test_reads_a_bounded_part_of_what_a_program_reports(
+        self, channel: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program that reports without end would keep the agent from everything else."""
+        states = iter([InitState.WAITING, InitState.RUNNING])
+        monkeypatch.setattr(first_process, "init_state", lambda _: next(states))
+        reader = os.open(channel / START, os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(channel / REPORT, os.O_RDWR | os.O_NONBLOCK)
+        os.write(writer, b"waiting\n" * LOOK_BYTES)
+        await hand_over(NONE, channel, SLEEP)
+        left = os.read(writer, 8 * LOOK_BYTES)
+        assert len(left) == 6 * LOOK_BYTES  # without what was there before the hand-over
+        os.close(reader)
         os.close(writer)
 
     async def test_leaves_later_reports_to_others(self, init: RealInit) -> None:

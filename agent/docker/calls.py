@@ -61,12 +61,17 @@ class EngineCalls:
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         self._in_progress = TaskOwner[Any](Exception)
 
-    async def run(self, call: TimedCall, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work`; EngineTimeoutError after twice its timeout, which includes queueing."""
+    async def run(
+        self, call: TimedCall, work: Callable[[], Coroutine[Any, Any, T]], *, queued: bool = True
+    ) -> T:
+        """Run `work`; EngineTimeoutError after twice its timeout, which includes queueing.
+
+        Calls that hold slots may wait for one that is not `queued`.
+        """
         held: list[asyncio.Lock | asyncio.Semaphore] = []
         try:
             async with asyncio.timeout(call.seconds * _QUEUE_FACTOR):
-                for slot in self._slots(call):
+                for slot in self._slots(call) if queued else ():
                     await slot.acquire()
                     held.append(slot)
                 task = self._in_progress.start(_until_done(work, held), f"engine-{call.name}")

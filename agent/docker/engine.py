@@ -467,7 +467,7 @@ class DockerEngine(DockerStreams):
 
     async def _find_out(self) -> EngineFacts:
         call = TimedCall("info", seconds=self._timeouts.read)
-        facts = await self._calls.run(call, lambda: self._read_facts(call))
+        facts = await self._calls.run(call, lambda: self._read_facts(call), queued=False)
         self._facts = facts
         return facts
 

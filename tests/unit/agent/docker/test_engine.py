@@ -25,6 +25,7 @@ from tests.support.agent.samples import a_container_spec
 from tests.support.agent.scripted_engine import (
     ACCEPTED,
     CREATED,
+    HASTY,
     IMAGE,
     ScriptedEngine,
     an_engine,
@@ -219,6 +220,27 @@ async def test_an_engine_that_comes_back_is_queried_again(tmp_path: Path) -> Non
 async def test_concurrent_first_calls_share_one_query(script: ScriptedEngine) -> None:
     await asyncio.gather(*(script.client.remove(f"c{n}") for n in range(2 * RESERVED_CALLS)))
     assert script.seen["GET /version"] == 1
+
+
+async def test_query_needs_no_slot_of_the_calls_that_wait_for_it(script: ScriptedEngine) -> None:
+    names = [f"c{number}" for number in range(GENERAL_CALLS)]
+    startable(script, *names)
+    script.answer("GET /containers/y/json", cut)
+    starting = [asyncio.create_task(script.client.start(name, script.channel)) for name in names]
+    for name in names:
+        await script.arrived(f"POST /containers/{name}/start")
+    with pytest.raises(errors.EngineUnavailableError):  # what is known of the engine is forgotten
+        await script.client.inspect("y")
+    script.let_go()
+    await asyncio.gather(*starting)  # each has a slot, and inspects its container
+    assert script.seen["GET /version"] == 2
+
+
+async def test_hanging_query_has_a_deadline(script: ScriptedEngine) -> None:
+    script.answer("GET /version", script.hang)
+    async with an_engine(script, HASTY) as engine:
+        with pytest.raises(errors.EngineTimeoutError):
+            await engine.images()
 
 
 async def test_refuses_too_old_engine(script: ScriptedEngine) -> None:

@@ -41,7 +41,8 @@ T = TypeVar("T")
 class DockerStreams:
     """Streams from the daemon at a unix socket, each on its own connection while it lasts.
 
-    `read_timeout`, `pull_timeout`: seconds between reads; followed logs and events have none.
+    `read_timeout`, `pull_timeout`: seconds between reads, and for the beginning of the answer;
+    between reads, followed logs and events have none.
     """
 
     def __init__(self, socket_path: str, *, read_timeout: float, pull_timeout: float) -> None:
@@ -145,29 +146,31 @@ class DockerStreams:
         headers: Mapping[str, str] | None = None,
         read_ahead: int = _READ_AHEAD,
     ) -> AsyncIterator[AsyncIterator[T]]:
-        """Open a stream parsed by `items`; it is closed after `longest` seconds."""
+        """Open a stream parsed by `items`; it is closed after `longest` seconds.
+
+        A stream whose reads have no timeout is answered within that of others: the engine sends
+        the headers before there is anything to stream.
+        """
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=read_timeout)
-        with translated(call):
-            response = await self._connections().request(
-                method,
-                f"http://docker{path}",
-                params=params,
-                headers=headers,
-                timeout=timeout,
-                read_bufsize=read_ahead,
-            )
-        ending = longest and asyncio.get_running_loop().call_later(longest, response.close)
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            with translated(call):
+                async with asyncio.timeout(read_timeout or self._read_timeout):
+                    response = await self._connections().request(
+                        method,
+                        f"http://docker{path}",
+                        params=params,
+                        headers=headers,
+                        timeout=timeout,
+                        read_bufsize=read_ahead,
+                    )
+                    stack.callback(response.close)
+                    message = "" if response.status == 200 else await message_of(response)
             if response.status != 200:
-                with translated(call):
-                    message = await message_of(response)
                 raise error_of_answer(call, response.status, message)
-            async with aclosing(items(call, response)) as found:
-                yield found
-        finally:
-            if ending:
-                ending.cancel()
-            response.close()
+            if longest is not None:
+                ending = asyncio.get_running_loop().call_later(longest, response.close)
+                stack.callback(ending.cancel)
+            yield await stack.enter_async_context(aclosing(items(call, response)))
 
     def _connections(self) -> aiohttp.ClientSession:
         if self._session is None:

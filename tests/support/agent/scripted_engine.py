@@ -150,11 +150,12 @@ def streams(
     then_cut: bool = False,
     forever: asyncio.Event | None = None,
     headers: Mapping[str, str] | None = None,
+    status: int = 200,
 ) -> Answer:
     """A body in parts, followed by its end, a broken connection, or nothing."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers=headers)
+        response = web.StreamResponse(status=status, headers=headers)
         await response.prepare(request)
         for piece in pieces:
             await response.write(piece)

@@ -80,6 +80,22 @@ async def test_waiting_streams_have_no_timeout(script: ScriptedEngine, stream: s
 
 
 @pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("stream", ["logs", "events"])
+async def test_waiting_stream_that_is_not_answered_times_out(
+    script: ScriptedEngine, stream: str, *, begun: bool
+) -> None:
+    """`begun`: an error whose message does not arrive."""
+    what, ask = STREAMS[stream]
+    ending = asyncio.Event()
+    script.answer(what, streams(b"{", forever=ending, status=500) if begun else script.hang)
+    async with an_engine(script, HASTY) as engine:
+        with pytest.raises(errors.EngineTimeoutError) as raised:
+            await drained(ask(engine))
+        ending.set()
+    assert raised.value.call == stream
+
+
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(
     ("stream", "error"),
     [

@@ -154,7 +154,11 @@ CONTROL_PLANE: Mapping[str, Held] = {
         {"test_oldest_audit_entries_of_the_account_are_removed"},
     ),
     "rows of stop orders": Held(
-        {"stop_order"}, {"test_confirmed_order_without_a_row_is_kept_as_long_as_an_ended_session"}
+        {"stop_order"},
+        {
+            "test_newest_confirmed_stop_orders_are_kept",
+            "test_confirmed_order_without_a_row_is_kept_as_long_as_an_ended_session",
+        },
     ),
     "tokens": Held(
         {"token"},

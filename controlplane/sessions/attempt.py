@@ -33,6 +33,12 @@ REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
 }
 """The agent refused before it began: the attempt left nothing."""
 
+NOTHING_STARTED = REFUSED_BY_ADMISSION | {
+    ErrorReason.IMAGE_CANNOT_RUN,
+    ErrorReason.INVALID_ARGUMENT,
+}
+"""Also no program was executed: the agent itself removes what it had begun."""
+
 NOTHING_CLAIMED = frozenset(
     {
         ErrorReason.STANDBY_NOT_CLAIMABLE,
@@ -76,6 +82,8 @@ class Attempts:
         hold.is_called = True
         await self._reach("start.attempted")
         hold.outcome = await self._start(hold, spec, timing, timeout)
+        if isinstance(hold.outcome, NothingStarted):
+            _raise_if_final(hold.outcome.error)
         return hold.outcome
 
     async def call_claim(
@@ -103,10 +111,9 @@ class Attempts:
             with timing.phase(Phase.AGENT):
                 answer = await host.state.client.start_session(internal_id, spec, timeout)
         except AgentRefusedError as error:
-            _raise_if_final(error)
             if error.agent_reason in HOST_FAULTS:
                 self._avoid(host, owner, spec.identity.session_id, error)
-            return _refused(error, REFUSED_BY_ADMISSION)
+            return _refused(error, NOTHING_STARTED)
         except AgentUnavailableError as error:
             log.warning("start unknown", agent=host.name, session=internal_id, error=str(error))
             host.state.doubt()

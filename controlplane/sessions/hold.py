@@ -47,7 +47,7 @@ class Hold(ABC):
     attempt: Attempt
     is_called: bool = field(default=False, init=False)
     outcome: Outcome | None = field(default=None, init=False)
-    """The outcome of the call; None before the call has returned."""
+    """The outcome of the call; None before the call returns, and after an internal error."""
 
     @property
     def is_unanswered(self) -> bool:

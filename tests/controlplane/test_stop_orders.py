@@ -9,7 +9,7 @@ from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.tables.sessions.sessions import request_stop
 from controlplane.storage.tables.sessions.stop_orders import order_stop, pending_stops
 from tests.support.controlplane.agent_scripts import refusing
-from tests.support.controlplane.system import System, eventually_equals
+from tests.support.controlplane.system import System, assert_error, eventually_equals
 from tests.support.hold import Hold
 
 pytestmark = pytest.mark.system(application={})
@@ -24,6 +24,23 @@ async def order(system: System, internal_id: str) -> None:
 
 async def confirmed(system: System) -> None:
     await eventually_equals(lambda: system.rows(PENDING), [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [
+        ("IMAGE_CANNOT_RUN", 420),
+        ("INVALID_ARGUMENT", 422),
+    ],
+)
+async def test_start_that_its_host_has_refused_leaves_no_order(
+    system: System, reason: str, status: int
+) -> None:
+    system.agent.before_start = refusing(reason)
+    assert_error(await system.start(id="x"), status)
+    assert system.agent.started
+    assert await system.rows("SELECT * FROM session") == []
+    assert await system.rows("SELECT * FROM stop_order") == []
 
 
 async def test_order_is_sent_when_it_is_committed(system: System) -> None:

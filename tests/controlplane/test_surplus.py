@@ -1,4 +1,4 @@
-"""One account loses its own oldest rows when it has more than it may keep."""
+"""The oldest rows are removed beyond a number, of an account alone if they belong to one."""
 
 import json
 from collections.abc import Collection
@@ -80,6 +80,22 @@ async def test_bytes_of_ended_sessions_are_bounded(
     await add_ended(system, "alice", 20, json.dumps({"k": "x" * 3000}))
     await system.control_plane.surplus.remove_surplus(["alice"])
     assert await ended(system) == ["17", "18", "19"]
+
+
+@pytest.mark.system(kind=Scraped)
+async def test_newest_confirmed_stop_orders_are_kept(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surplus, "MAX_CONFIRMED_STOPS", 3)
+    await system.rows(
+        "WITH RECURSIVE n(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n + 1 < 2500)"
+        " INSERT INTO stop_order SELECT 'attempt' || n, 'gone', 'unanswered', 0, n + 1 FROM n"
+    )
+    await system.rows("INSERT INTO stop_order VALUES ('pending', 'gone', 'unanswered', 0, NULL)")
+    await system.control_plane.surplus.remove_stops()
+    left = await system.rows("SELECT internal_id FROM stop_order ORDER BY confirmed_ms")
+    assert left == [("pending",), ("attempt2497",), ("attempt2498",), ("attempt2499",)]
+    assert await removed_early(system, "stop_order") == 2497
 
 
 @FEW

@@ -34,7 +34,7 @@ class StoreMetrics:
         )
         self.removed_early = make.counter(
             "rows_removed_early_total",
-            "Rows removed because their account has more than it may keep.",
+            "Rows removed before their retention ended, because there were too many.",
             "table",
         )
         self.look_seconds = make.histogram(

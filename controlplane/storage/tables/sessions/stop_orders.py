@@ -5,14 +5,15 @@ host reports. All pending orders of a host are sent again after each of its snap
 confirmed by the answer to a stop alone.
 
 A confirmed order is removed if a row has its internal id. Without a row it stays as long as an
-ended session does: a session that is reported later is stopped, and a standby never claimed.
+ended session does: a session that is reported later is stopped, and a standby never claimed. Of
+these the newest are kept, since an account can cause any number by starts that fail midway.
 """
 
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.statements import remove_some
-from tiltyard.runtime.clock import to_ms
+from tiltyard.runtime.clock import from_ms, to_ms
 
 
 def order_stop(db: Database, agent: str, internal_id: str, why: StopCause, *, now: float) -> None:
@@ -61,6 +62,16 @@ def end_stop_orders(db: Database, agent: str, now: float) -> None:
         "UPDATE stop_order SET confirmed_ms=:now WHERE agent=:agent AND confirmed_ms IS NULL",
         {"agent": agent, "now": to_ms(now)},
     )
+
+
+def surplus_before(db: Database, most: int) -> float | None:
+    """Return the time before which confirmed orders are beyond the newest `most`; None if none."""
+    row = db.execute(
+        "SELECT confirmed_ms FROM stop_order WHERE confirmed_ms IS NOT NULL"
+        " ORDER BY confirmed_ms DESC LIMIT 1 OFFSET :most",
+        {"most": most - 1},
+    ).fetchone()
+    return None if row is None else from_ms(row[0])
 
 
 def remove_confirmed(db: Database, before: float) -> int:

@@ -206,6 +206,7 @@ OTHERS: list[tuple[Do, Do]] = [
     (nothing, lambda db: stop_orders.pending_stops(db, "h")),
     (nothing, stop_orders.all_pending_stops),
     (nothing, lambda db: stop_orders.remove_confirmed(db, NOW)),
+    (nothing, lambda db: stop_orders.surplus_before(db, 1)),
     *webhook_calls.OTHERS,
     (running, lambda db: written_reports.unchanged_since_written(db, "h", ["i"])),
 ]

@@ -89,4 +89,7 @@ HOST: Mapping[str, Held] = {
     "connections of control planes": Held(
         {"agent/rpc/tls_server.py"}, {"test_strangers_cannot_exhaust_open_files"}
     ),
+    "connections to the metrics": Held(
+        {"agent/metrics_endpoint/listener.py"}, {"test_held_connections_do_not_block_scrapes"}
+    ),
 }

@@ -33,6 +33,10 @@ CONTROL_PLANE: Mapping[str, Held] = {
     "connections to the API": Held(
         {"controlplane/http/gate.py"}, {"test_caps_count_open_connections_and_close_further_ones"}
     ),
+    "connections to `enrol_listen`, to `metrics_listen`": Held(
+        {"controlplane/api/enrolling.py", "controlplane/metrics_endpoint/listener.py"},
+        {"test_caps_count_open_connections_and_close_further_ones"},
+    ),
     "requests that are processed": Held(
         {"controlplane/admission/request_slots.py"},
         {

@@ -7,14 +7,25 @@ from typing import Any
 import pytest
 
 from controlplane.domain.errors import StoreError
+from controlplane.fleet.host import watch
 from controlplane.fleet.host.reports import Reports
 from controlplane.storage.tables.sessions import session_ends
 from controlplane.storage.tables.sessions.sessions import begin_attempt, reserve
+from tests.controlplane.warm_pools import keep
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.system import (
+    Answer,
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
 from tests.support.controlplane.transactions import Go, intercept
+from tests.support.hold import held_before
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2
+
+LONG = 3600.0  # Seconds
 
 
 class Revoking(System):
@@ -118,6 +129,30 @@ async def test_start_answered_during_revocation_is_lost(
     assert (await system.start(id="match")).status == 201
     assert await system.session("match") == [("dead", "host_lost", gone.name)]
     assert (await system.ask("DELETE", gone.name)).status == 204
+
+
+async def test_sessions_claimed_just_before_a_revocation_are_lost(
+    system: Revoking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One claim waits to be written with others; the host answers another one later."""
+    monkeypatch.setattr(watch, "GATHER_SECONDS", LONG)
+    gone = await system.enrolled()
+    system.agent.change_host(free_sessions=0)
+    await system.has_reported(system.agent.name, free_sessions=0)
+    await keep(system, size=2)
+    (await system.start(id="answered")).expect(201)
+    closing = held_before(system.link(gone.name).state.client, "close")
+    late, claim = await system.held_start("after_claim", agent=gone, id="late")
+    assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
+    lost = [("dead", "host_lost", gone.name)]
+    await eventually_equals(lambda: system.session("answered"), lost)
+    claim.set()
+    (await late).expect(201)
+    await eventually_equals(lambda: system.session("late"), lost)
+    closing.set()
+    assert (await system.ask("DELETE", gone.name)).status == 204
+    assert await system.owed() == []
+    assert gone.stopped == []
 
 
 @pytest.mark.system(kind=Revoking, agents=2, application={}, start_timeout=2)

@@ -1,7 +1,9 @@
 """The Watch loop of one host: reads its stream, stores reports, stops unwanted sessions."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
@@ -35,7 +37,7 @@ from controlplane.storage.engine.store import Store, rest
 from controlplane.storage.tables.sessions.session_ends import end_all_missing
 from controlplane.storage.tables.sessions.session_queries import live_on
 from tiltyard.runtime.back_off import BackOff
-from tiltyard.runtime.clock import Clock
+from tiltyard.runtime.clock import Clock, timeout
 from tiltyard.runtime.failpoints import Reach
 from tiltyard.runtime.logging.events import get_logger
 from tiltyard.runtime.stall_aware_clock import listening_timeout
@@ -83,6 +85,7 @@ class Watch:
     _answered: set[str] = field(init=False, default_factory=set)
     """Internal ids of claimed sessions that are not written yet."""
     _writing: TaskOwner[None] = field(init=False, default_factory=lambda: TaskOwner(StoreError))
+    _closing: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _claims_at: float = field(init=False, default=0.0)
     _acked: int = field(init=False, default=0)
 
@@ -128,11 +131,17 @@ class Watch:
         self._answered.add(internal_id)
 
     async def close(self) -> None:
-        """Leave what is not written to the next snapshot."""
-        await self._writing.close()
+        """Write the claimed sessions now, and any that is answered later without waiting.
+
+        A revoked host has no next snapshot that could report them.
+        """
+        self._closing.set()
+        await self._writing.wait()
 
     async def _write_answered(self) -> None:
-        await self.clock.sleep(GATHER_SECONDS)
+        with suppress(TimeoutError):
+            async with timeout(GATHER_SECONDS, self.clock):
+                await self._closing.wait()
         await self.reach("claim.unconfirmed")
         # One that the host dropped meanwhile has ended, and its end is written.
         found = [self.host.session(internal_id) for internal_id in self._answered]
@@ -227,6 +236,8 @@ class Watch:
             if verdict is Verdict.KEEP:
                 self.host.note_claimed(internal_id)
                 self.host.note_written(session)
+            if self.host.removed:
+                continue  # it gets no more calls
             if verdict is Verdict.WAIT:
                 self._waiting[internal_id] = session
             elif verdict in {Verdict.STOP, Verdict.STOP_REQUESTED}:

@@ -1,4 +1,4 @@
-"""Writes to the log of events what is known of hosts in memory alone.
+"""Writes to the log of events what is known of hosts in memory alone, and drains of sessions.
 
 It looks at a host when the host has changed, and writes only what the log does not have yet: the
 changes of all hosts since the last transaction are one transaction. What the log has is in the
@@ -26,8 +26,6 @@ class FleetLog:
         self._clock = clock
         self._written: dict[str, HostConditions] = {}  # By agent
         self._changed: dict[str, HostConditions] = {}  # Those to write
-        self._drained: dict[str, tuple[int, int]] = {}
-        """By agent, the mark of the drain that its sessions have, and how many it had then."""
         self._follower = Follower("events of hosts", self._write, clock)
         fleet.subscribe(self._note_host)
 
@@ -43,11 +41,11 @@ class FleetLog:
     def _note_host(self, host: Host) -> None:
         name = host.name
         if host.state.removed:
-            for known in (self._written, self._changed, self._drained):
-                known.pop(name, None)
+            self._written.pop(name, None)
+            self._changed.pop(name, None)
         elif host.state.reconciled and host.state.report is not None:
             self._note_conditions(host)
-            if self._has_drain_to_write(host):
+            if _has_drain_to_write(host):
                 self._follower.note(name)
 
     def _note_conditions(self, host: Host) -> None:
@@ -73,12 +71,6 @@ class FleetLog:
         avoidance = Avoidance(until, newest.reason.value, newest.text)
         return HostConditions(is_full, is_empty, avoidance)
 
-    def _has_drain_to_write(self, host: Host) -> bool:
-        state = host.state
-        mark, count = self._drained.setdefault(host.name, (state.row.sessions_draining, 0))
-        has_more = state.drain.draining and state.live_sessions > count
-        return state.drain.mark != mark or has_more
-
     async def _write_conditions(self, agents: Collection[str]) -> None:
         changed = {name: self._changed[name] for name in agents if name in self._changed}
         if not changed:
@@ -93,16 +85,14 @@ class FleetLog:
     async def _write_drain(self, name: str) -> None:
         """Mark the sessions of a host in portions, which leave the writer to others in between."""
         host = self._fleet.host(name)
-        while host is not None and self._has_drain_to_write(host):
-            await self._mark_portion(host)
-            host = self._fleet.host(name)
-
-    async def _mark_portion(self, host: Host) -> None:
-        drain = host.state.drain
-        count = host.state.live_sessions
+        if host is None or not _has_drain_to_write(host):
+            return
         began = self._clock.monotonic()
-        is_done = await self._store.run(note_draining, host.name, drain, self._clock.time())
-        if is_done:
-            self._drained[host.name] = (drain.mark, count)
-        else:
+        while not await self._store.run(note_draining, name, self._clock.time()):
             await rest(self._clock, began)
+            began = self._clock.monotonic()
+
+
+def _has_drain_to_write(host: Host) -> bool:
+    row = host.state.row
+    return row.drain.mark != row.sessions_draining

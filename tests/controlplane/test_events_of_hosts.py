@@ -1,14 +1,17 @@
 """What hosts report, and what the control plane knows of them in memory, becomes events."""
 
 import json
+from typing import Any
 
 import pytest
 
 from controlplane.storage.engine import follower
-from controlplane.storage.tables.hosts.conditions import note_conditions
+from controlplane.storage.tables.hosts.conditions import note_conditions, write_reported
 from tests.controlplane.test_start_failures import BROKEN
+from tests.controlplane.warm_pools import keep
 from tests.support.controlplane.system import System, eventually_equals
-from tests.support.controlplane.transactions import fail_once, intercept
+from tests.support.controlplane.transactions import Go, fail_once, intercept
+from tests.support.hold import Hold
 
 AGENT_EVENTS = "agent.%"
 
@@ -47,6 +50,13 @@ async def test_unexpected_error_is_logged_and_its_events_are_written_later(
     assert expected in caplog.text
 
 
+async def drain(system: System) -> None:
+    """Drain the host, and wait until its sessions know."""
+    (await system.call("POST", "/operator/agent/a0/drain", json={})).expect(200)
+    sql = "SELECT sessions_draining > 0 FROM agent"
+    await eventually_equals(lambda: system.rows(sql), [(1,)])
+
+
 @pytest.mark.system(application={})
 async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: System) -> None:
     (await system.start(id="x")).expect(201)
@@ -71,6 +81,50 @@ async def test_session_learns_of_the_end_of_a_drain_after_a_restart(system: Syst
     (await system.call("DELETE", "/operator/agent/a0/drain")).expect(200)
     await eventually_equals(lambda: system.events("session.undrained", "object"), [("x",)])
     assert await system.events("session.draining", "object") == [("x",)]
+
+
+@pytest.mark.system(application={})
+async def test_session_learns_of_a_drain_that_was_ordered_on_its_host(system: System) -> None:
+    (await system.start(id="x")).expect(201)
+    system.agent.change_host(draining=True)
+    await eventually_equals(lambda: system.events("session.draining", "object"), [("x",)])
+
+
+@pytest.mark.system(application={})
+async def test_session_that_is_written_during_a_drain_learns_of_it(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim is written a moment after its answer."""
+    await keep(system, size=1)
+    writing = Hold()
+
+    async def held(go: Go) -> Any:
+        await writing()
+        return await go()
+
+    intercept(monkeypatch, write_reported, held)
+    (await system.start(id="x")).expect(201)
+    await writing.reached.wait()
+    await drain(system)
+    assert await system.events("session.draining", "object") == []
+    writing.set()
+    await eventually_equals(lambda: system.events("session.draining", "object"), [("x",)])
+
+
+@pytest.mark.system(application={})
+async def test_session_whose_start_ends_during_a_drain_learns_of_it(system: System) -> None:
+    """It takes the place of one that has learnt of the drain."""
+    (await system.start(id="first")).expect(201)
+    (first,) = system.agent.live
+    second, starting = await system.held_start(id="second")
+    await drain(system)
+    await eventually_equals(lambda: system.events("session.draining", "object"), [("first",)])
+    system.agent.end(first.internal_id)
+    await system.becomes("first", "exited")
+    starting.set()
+    (await second).expect(201)
+    expected = [("first",), ("second",)]
+    await eventually_equals(lambda: system.events("session.draining", "object"), expected)
 
 
 @pytest.mark.system(agents=1, application={})

@@ -13,7 +13,8 @@ from controlplane.domain.errors import ConflictError, NotFoundError, TiltyardErr
 from controlplane.sessions.start_request import StartRequest
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.access.accounts import note_use
-from controlplane.storage.tables.sessions.reports import write_all, write_stopped
+from controlplane.storage.tables.hosts.conditions import write_reported
+from controlplane.storage.tables.sessions.reports import write_stopped
 from controlplane.storage.tables.sessions.sessions import request_stop, reserve
 from tests.faults.plugin import Rounds
 from tests.support.controlplane.agent_scripts import refusing
@@ -241,7 +242,7 @@ async def test_a_stop_is_two_transactions_and_its_report(
     monkeypatch.setattr(Store, "run", noted)
     (await system.call("DELETE", "/session/x")).expect(204)
     await system.catches_up()
-    of_other_work = {write_all, note_use}
+    of_other_work = {write_reported, note_use}
     assert [transaction for transaction in ran if transaction not in of_other_work] == [
         request_stop,
         write_stopped,

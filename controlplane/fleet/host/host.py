@@ -40,9 +40,12 @@ class Host:
 
     def apply_row(self, row: Agent) -> None:
         """Apply the agent's row as it is in the database, and send a newer drain order."""
+        is_drain_new = row.drain != self.state.row.drain
         self.state.note_row(row)
         if row.drain.revision > self.state.drain.revision:
             self.orders.order_drain(row.drain)
+        elif is_drain_new:
+            self.state.notify()  # the host itself has reported it
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follow the host until `stop`; an unexpected error ends neither the group nor that."""

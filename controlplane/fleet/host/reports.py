@@ -7,12 +7,8 @@ from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.storage.engine.store import Store
 from controlplane.storage.engine.worker import queued_as
-from controlplane.storage.tables.sessions.reports import (
-    ReadTicket,
-    Reporter,
-    write_all,
-    write_stopped,
-)
+from controlplane.storage.tables.hosts.conditions import write_reported
+from controlplane.storage.tables.sessions.reports import ReadTicket, Reporter, write_stopped
 
 
 @dataclass(eq=False)
@@ -41,7 +37,7 @@ class Reports:
         if not reported:
             return {}
         with queued_as(""):
-            return await self.store.run(write_all, self._reporter(agent, now), reported)
+            return await self.store.run(write_reported, self._reporter(agent, now), reported)
 
     async def write_stopped(self, agent: str, session: HostSession, now: float) -> None:
         """Write a session as its host answered a stop, which confirms the order."""

@@ -1,6 +1,6 @@
 """What the log of events has of the conditions of hosts: each change is one event."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from controlplane.domain.access.audit import ITSELF, Actor
 from controlplane.domain.events.agents import (
@@ -15,11 +15,13 @@ from controlplane.domain.events.sessions import (
     SessionUndrained,
 )
 from controlplane.domain.hosts.conditions import Avoidance, HostConditions
-from controlplane.domain.hosts.contract import Drain
+from controlplane.domain.hosts.contract import Drain, HostSession
+from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.storage.engine.changes import Topic
 from controlplane.storage.engine.database import Database
+from controlplane.storage.tables.sessions.reports import Reporter, write_all
 from controlplane.storage.tables.sessions.session_rows import mark_draining
-from tiltyard.runtime.clock import to_ms
+from tiltyard.runtime.clock import from_ms, to_ms
 
 PORTION = 100  # Sessions that are marked in one transaction
 
@@ -79,12 +81,51 @@ def _note_avoidance(
         db.append(AgentAvoided("", agent, ITSELF, now, until=until_ms, reason=reason, error=error))
 
 
-def note_draining(db: Database, agent: str, drain: Drain, now: float) -> bool:
-    """Mark the next PORTION of a host's live sessions with its drain.
+def note_draining(db: Database, agent: str, now: float) -> bool:
+    """Mark the next PORTION of a host's live sessions with its newest drain order.
 
-    Returns whether all are marked.
+    Returns whether all are marked. From then on a session is marked with its first report.
     """
-    marked = mark_draining(db, agent, drain.mark, most=PORTION)
+    drain, known = _read_drain(db, agent)
+    if known == drain.mark:
+        return True
+    if _mark_sessions(db, agent, drain, now, most=PORTION) == PORTION:
+        return False
+    db.execute(
+        "UPDATE agent SET sessions_draining=:mark WHERE name=:agent",
+        {"agent": agent, "mark": drain.mark},
+    )
+    db.changed(Topic.HOST, agent)
+    return True
+
+
+def write_reported(db: Database, by: Reporter, sessions: Collection[HostSession]) -> Verdicts:
+    """Do `write_all`, and mark sessions that are reported first when the others are marked."""
+    verdicts = write_all(db, by, sessions)
+    drain, known = _read_drain(db, by.agent)
+    if drain.draining and known == drain.mark:
+        live = sum(not session.state.ended for session in sessions)
+        if live:
+            _mark_sessions(db, by.agent, drain, by.now, most=live)
+    return verdicts
+
+
+def _read_drain(db: Database, agent: str) -> tuple[Drain, int]:
+    """Read the newest drain order of an agent, and the mark that its sessions have."""
+    row = db.execute(
+        "SELECT drain_revision, draining, drain_deadline_ms, sessions_draining FROM agent"
+        " WHERE name=:agent",
+        {"agent": agent},
+    ).fetchone()
+    if row is None:
+        return Drain(), 0
+    revision, draining, deadline_ms, known = row
+    return Drain(revision, bool(draining), from_ms(deadline_ms)), known
+
+
+def _mark_sessions(db: Database, agent: str, drain: Drain, now: float, *, most: int) -> int:
+    """Mark live sessions that have another mark, each with an event; return how many."""
+    marked = mark_draining(db, agent, drain.mark, most=most)
     reporter = Actor(agent)
     deadline = to_ms(drain.deadline)
     for *columns, host in marked:
@@ -93,13 +134,4 @@ def note_draining(db: Database, agent: str, drain: Drain, now: float) -> bool:
             db.append(SessionDraining(*named, host=host, deadline=deadline))
         else:
             db.append(SessionUndrained(*named, host=host))
-    if len(marked) == PORTION:
-        return False
-    written = db.execute(
-        "UPDATE agent SET sessions_draining=:mark"
-        " WHERE name=:agent AND sessions_draining <> :mark",
-        {"agent": agent, "mark": drain.mark},
-    )
-    if written.rowcount:
-        db.changed(Topic.HOST, agent)
-    return True
+    return len(marked)

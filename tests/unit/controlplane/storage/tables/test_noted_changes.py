@@ -92,7 +92,7 @@ def begin(db: Database) -> None:
     for registry in (HUB, Registry("unused", "unused.example", ())):
         registries.put(db, registry, ACTOR, NOW)
     where = {"region": "eu", "node_pool": "default"}
-    db.execute("UPDATE agent SET region=:region, node_pool=:node_pool, id=name", where)
+    db.execute("UPDATE agent SET region=:region, node_pool=:node_pool, id=name, draining=1", where)
     tokens.insert_token(db, "alice", ROOT, ACCOUNT_SCOPES, now=NOW, name="root")
     tokens.insert_token(
         db, "alice", CHILD, ACCOUNT_SCOPES, now=NOW, name="child", parent=ROOT.token_id
@@ -251,7 +251,7 @@ CASES: list[tuple[str, Do, Do]] = [
     ("drain", nothing, lambda db: fleet.order_drain(db, "h", DRAIN, **AT)),
     ("report of host", unresponsive, lambda db: contact.note_report(db, "h", NOW, HOST.written)),
     ("reported drain", nothing, lambda db: fleet.learn_drain(db, "h", DRAIN, NOW)),
-    ("draining sessions", running, lambda db: conditions.note_draining(db, "h", DRAIN, NOW)),
+    ("draining sessions", running, lambda db: conditions.note_draining(db, "h", NOW)),
     ("conditions", nothing, lambda db: conditions.note_conditions(db, {"h": TROUBLED}, NOW)),
     ("fill of a pool", nothing, note_fill),
     ("places of a tag", nothing, note_tag),

@@ -78,9 +78,10 @@ async def sessions_of(store: Store, *names: str) -> None:
 
 
 async def drained(store: Store, drain: Drain) -> int:
-    """Mark all sessions; return in how many transactions."""
+    """Order a drain, and mark all sessions; return in how many transactions."""
+    await store.run(learn_drain, "h", drain, 9.0)
     count = 1
-    while not await store.run(note_draining, "h", drain, 9.0):
+    while not await store.run(note_draining, "h", 9.0):
         count += 1
     return count
 
@@ -91,15 +92,38 @@ async def test_each_live_session_of_a_draining_host_gets_one_event(
     monkeypatch.setattr(conditions, "PORTION", 2)
     await sessions_of(store, "a", "b", "c")
     assert await drained(store, DRAIN) == 2
-    await sessions_of(store, "d")
-    assert await drained(store, DRAIN) == 1
+    assert await store.run(note_draining, "h", 9.0)
     sql = "SELECT object, data FROM event WHERE kind='session.draining' ORDER BY sequence"
     found = await rows(store, sql)
-    assert [name for name, _ in found] == ["a", "b", "c", "d"]
+    assert [name for name, _ in found] == ["a", "b", "c"]
     data = json.loads(found[0][1])
     assert data["deadline"] == 50_000
     assert data["image"] == "game"
     assert (await store.look(get_agent, "h")).sessions_draining == DRAIN.mark
+
+
+async def test_session_that_is_reported_first_during_a_drain_learns_of_it_after_its_start(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are marked in portions; the newest is not marked twice."""
+    monkeypatch.setattr(conditions, "PORTION", 1)
+    await sessions_of(store, "a", "b")
+    await store.run(learn_drain, "h", DRAIN, 9.0)
+    assert not await store.run(note_draining, "h", 9.0)
+    await sessions_of(store, "early")
+    await drained(store, DRAIN)
+    await sessions_of(store, "late")
+    await sessions_of(store, "late")
+    await drained(store, DRAIN)
+    sql = "SELECT kind FROM event WHERE object='late' ORDER BY sequence"
+    found = [kind for (kind,) in await rows(store, sql)]
+    assert found == ["session.adopted", "session.running", "session.draining"]
+    for name in ("a", "b", "early"):
+        sql = f"SELECT kind FROM event WHERE object='{name}' AND kind='session.draining'"
+        assert await rows(store, sql) == [("session.draining",)]
+    await drained(store, Drain(4, False))
+    sql = "SELECT count(*) FROM event WHERE kind='session.undrained'"
+    assert await rows(store, sql) == [(4,)]
 
 
 async def test_sessions_learn_of_another_deadline_and_of_the_end_of_a_drain(store: Store) -> None:

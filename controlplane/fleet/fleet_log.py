@@ -62,7 +62,8 @@ class FleetLog:
     def _conditions_of(self, host: Host) -> HostConditions:
         state = host.state
         is_full = state.report is not None and state.report.disk_full
-        is_empty = state.draining and not state.in_flight and next(state.live(), None) is None
+        is_in_use = state.in_flight or state.under_way or next(state.live(), None) is not None
+        is_empty = state.draining and not is_in_use
         now = self._fleet.now()
         if not state.failures.is_failing(now):
             return HostConditions(is_full, is_empty)

@@ -39,7 +39,10 @@ class HeldStandby(Hold):
 
     def end(self) -> None:
         """End the reservation without offering the standby again."""
-        self.host.state.end_claim(self.attempt.internal_id)
+        state = self.host.state
+        state.end_claim(self.attempt.internal_id)
+        if state.draining:
+            state.notify()  # it may be empty now
 
     def release(self) -> None:
         """End the reservation; offer the standby to other starts if it is still one.

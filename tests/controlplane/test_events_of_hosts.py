@@ -1,5 +1,6 @@
 """What hosts report, and what the control plane knows of them in memory, becomes events."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from controlplane.storage.engine import follower
 from controlplane.storage.tables.hosts.conditions import note_conditions, write_reported
 from tests.controlplane.test_start_failures import BROKEN
 from tests.controlplane.warm_pools import keep
+from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, eventually_equals
 from tests.support.controlplane.transactions import Go, fail_once, intercept
 from tests.support.hold import Hold
@@ -57,6 +59,13 @@ async def drain(system: System) -> None:
     await eventually_equals(lambda: system.rows(sql), [(1,)])
 
 
+async def disk_is_full(system: System, *, full: bool = True) -> None:
+    """Report a full disk, or space, and wait until that is written."""
+    kind = "agent.disk_full" if full else "agent.disk_free"
+    system.agent.change_host(disk_full=full)
+    await eventually_equals(lambda: system.events(kind, "object"), [("a0",)])
+
+
 @pytest.mark.system(application={})
 async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: System) -> None:
     (await system.start(id="x")).expect(201)
@@ -69,6 +78,45 @@ async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: S
     assert json.loads(text)["deadline"] == json.loads(order)["deadline"]
     assert await system.events("agent.empty", "object") == []
     system.agent.end(session.internal_id)
+    await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
+
+
+@pytest.mark.system(application={})
+async def test_host_is_not_empty_while_a_claim_is_under_way(system: System) -> None:
+    """The claim began before the drain, which its host accepts first."""
+    await keep(system, size=1)
+    start, claiming = await system.held_start("before_claim", id="x")
+    await drain(system)
+    await system.has_reported("a0", draining=True)
+    await disk_is_full(system)
+    assert await system.events("agent.empty", "object") == []
+    claiming.set()
+    (await start).expect(201)
+    await disk_is_full(system, full=False)
+    assert await system.events("agent.empty", "object") == []
+    (session,) = system.agent.live
+    system.agent.end(session.internal_id)
+    await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
+
+
+@pytest.mark.system(application={})
+async def test_host_is_empty_once_it_has_refused_the_last_claim(system: System) -> None:
+    await keep(system, size=1)
+    refusing_claim = Hold()
+
+    async def refuse(request: Any, context: Any) -> None:
+        await refusing_claim()
+        await refusing("DRAINING")(request, context)
+
+    system.agent.before_claim = refuse
+    start = asyncio.create_task(system.start(id="x"))
+    await refusing_claim.reached.wait()
+    await drain(system)
+    await system.has_reported("a0", draining=True)
+    await disk_is_full(system)
+    assert await system.events("agent.empty", "object") == []
+    refusing_claim.set()
+    (await start).expect(420)
     await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
 
 

@@ -125,6 +125,7 @@ class Fleet:
             standbys=self.standbys,
             listened=self._listening.now,
             is_responsive=self.is_responsive,
+            was_silent=self._was_silent,
             changed=self._notify,
             pull_failed=self._notify_of_pull,
         )
@@ -371,6 +372,12 @@ class Fleet:
         """Release what an attempt holds."""
         host.state.give_back(internal_id)
         host.state.notify()
+
+    def _was_silent(self, agent: str) -> bool:
+        """Return whether an agent gets no starts or no calls before its next report."""
+        host = self._hosts.get(agent)
+        limit = min(self.unresponsive_after, self.unreachable_after)
+        return host is not None and self.report_age(host) > limit
 
     def _reports(self, host: Host) -> bool:
         return self.report_age(host) <= self.unreachable_after

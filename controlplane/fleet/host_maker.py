@@ -60,25 +60,26 @@ class HostMaker:
         standbys: Standbys,
         listened: Callable[[], float],
         is_responsive: Callable[[str], bool],
+        was_silent: Callable[[str], bool],
         changed: Callable[[Host], None],
         pull_failed: Callable[[Host, Pull], None],
     ) -> Host:
         """Make a host that nobody follows yet; `changed` is called on its changes.
 
-        `listened` reads the `ListeningClock`, by which `is_responsive` evaluates an agent.
+        `listened` reads the `ListeningClock`, by which `is_responsive` and `was_silent` evaluate
+        an agent.
         """
         state = HostState(row, self._dial(row), standbys)
         deliveries = Deliveries(row.name, self._clock, self._random)
         stops = self._stops(state, deliveries)
         orders = Orders(state, self._store, deliveries, self._clock)
-        responds = partial(is_responsive, row.name)
         images = Images(
             state,
             ImageRoom(state),
             orders,
             self._store,
             login_for=self._login_for,
-            is_responsive=responds,
+            is_responsive=partial(is_responsive, row.name),
             clock=self._clock,
             random=self._random,
         )
@@ -94,7 +95,7 @@ class HostMaker:
                 stops=stops,
                 orders=orders,
                 listened=listened,
-                is_responsive=responds,
+                was_silent=partial(was_silent, row.name),
             ),
             clock=self._clock,
         )
@@ -115,7 +116,7 @@ class HostMaker:
         stops: Stops,
         orders: Orders,
         listened: Callable[[], float],
-        is_responsive: Callable[[], bool],
+        was_silent: Callable[[], bool],
     ) -> Watch:
         return Watch(
             state,
@@ -128,7 +129,7 @@ class HostMaker:
             claims=ClaimReplay(state, self._store, self._reports, deliveries, self._clock),
             clock=self._clock,
             listened=listened,
-            is_responsive=is_responsive,
+            was_silent=was_silent,
             random=self._random,
             metrics=self._metrics,
             reach=self._reach,

@@ -74,7 +74,8 @@ class Watch:
     claims: ClaimReplay
     clock: Clock
     listened: Callable[[], float]  # Reads the `ListeningClock`
-    is_responsive: Callable[[], bool]
+    was_silent: Callable[[], bool]
+    """Returns whether the last report is so old that something may wait for the next one."""
     random: Random
     metrics: FleetMetrics
     reach: Reach
@@ -168,7 +169,7 @@ class Watch:
             await stream.aclose()
 
     async def _apply(self, message: WatchMessage) -> None:
-        has_returned = not self.is_responsive()
+        has_returned = self.was_silent()
         if message.incarnation != self.host.incarnation:
             self._acked = 0
         self.host.apply(message, self.listened())

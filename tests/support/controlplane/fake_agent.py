@@ -180,6 +180,10 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         for response in self._snapshot():
             self._send(response)
 
+    def send_heartbeat(self) -> None:
+        """Send a message without news to the watchers."""
+        self._send(agent_pb2.WatchResponse(heartbeat=agent_pb2.Heartbeat()))
+
     # ---- AgentService
 
     async def Watch(  # noqa: N802

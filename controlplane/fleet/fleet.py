@@ -73,7 +73,7 @@ class Fleet:
         )
         self._listeners: list[Callable[[Host], None]] = [self.unreported.note]
         self._pull_listeners: list[Callable[[Host, Pull], None]] = []
-        self._ordered_stops = OrderedStops(store, self.host, self._reports, clock)
+        self._ordered_stops = OrderedStops(store, self.host, clock)
 
     async def load(self) -> None:
         """Read node pools and agents from the store, and follow their changes from now on.
@@ -378,9 +378,6 @@ class Fleet:
         host = self._hosts.get(agent)
         limit = min(self.unresponsive_after, self.unreachable_after)
         return host is not None and self.report_age(host) > limit
-
-    def _reports(self, host: Host) -> bool:
-        return self.report_age(host) <= self.unreachable_after
 
     def _notify(self, host: Host) -> None:
         for listener in self._listeners:

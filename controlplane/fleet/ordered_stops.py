@@ -11,19 +11,16 @@ from tiltyard.runtime.clock import Clock
 
 
 class OrderedStops:
-    """Passes orders to hosts that report; any other gets its orders after its next snapshot."""
+    """Passes orders to hosts that are followed.
 
-    def __init__(
-        self,
-        store: Store,
-        host_of: Callable[[str], Host | None],
-        reports: Callable[[Host], bool],
-        clock: Clock,
-    ) -> None:
-        """`host_of` returns the host of an agent, `reports` whether it answers calls now."""
+    Any other gets its orders after its next snapshot. How old the last report is does not count:
+    a stream that goes on has no snapshot.
+    """
+
+    def __init__(self, store: Store, host_of: Callable[[str], Host | None], clock: Clock) -> None:
+        """`host_of` returns the host of an agent."""
         self._store = store
         self._host_of = host_of
-        self._reports = reports
         self._follower = Follower("stop orders", self._apply, clock)
         store.changes.subscribe({Topic.STOP_ORDER}, self._follower.note)
 
@@ -37,5 +34,5 @@ class OrderedStops:
             ordered = [*await self._store.read(all_pending_stops)]
         for agent, internal_id in ordered:
             host = self._host_of(agent)
-            if host is not None and self._reports(host):
+            if host is not None and host.watch.is_following:
                 host.stops.queue_stop(internal_id)

@@ -6,10 +6,18 @@ import pytest
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.sessions.stop_orders import StopCause
+from controlplane.storage.tables.hosts.conditions import write_reported
+from controlplane.storage.tables.sessions.session_queries import has_row
 from controlplane.storage.tables.sessions.sessions import request_stop
 from controlplane.storage.tables.sessions.stop_orders import order_stop, pending_stops
 from tests.support.controlplane.agent_scripts import refusing
-from tests.support.controlplane.system import System, assert_error, eventually_equals
+from tests.support.controlplane.system import (
+    System,
+    assert_error,
+    eventually,
+    eventually_equals,
+)
+from tests.support.controlplane.transactions import Go, intercept
 from tests.support.hold import Hold
 
 pytestmark = pytest.mark.system(application={})
@@ -49,16 +57,46 @@ async def test_order_is_sent_when_it_is_committed(system: System) -> None:
     assert system.agent.stopped == ["lost"]
 
 
-async def test_order_waits_until_its_host_reports(system: System) -> None:
-    fleet = system.control_plane.fleet
-    fleet.unreachable_after = -1.0
+async def test_order_is_sent_to_a_host_that_looks_silent_while_its_report_is_written(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream goes on, so that no snapshot follows."""
+    writing = Hold()
+
+    async def held(go: Go) -> Any:
+        await writing()
+        return await go()
+
+    (await system.start(id="x")).expect(201)
+    (session,) = system.agent.live
+    intercept(monkeypatch, write_reported, held)
+    system.agent.change(session.internal_id, detail="changed")
+    await writing.reached.wait()
+    system.control_plane.fleet.unreachable_after = -1.0
     await order(system, "lost")
-    fleet.unreachable_after = 60.0
-    assert (await system.start()).status == 201
-    assert system.agent.stopped == []
-    system.agent.drop_watch()
     await confirmed(system)
     assert system.agent.stopped == ["lost"]
+    writing.set()
+
+
+async def test_order_waits_until_its_host_reports(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    async def note(go: Go) -> Any:
+        begun.append(await go())
+        return begun[-1]
+
+    link = system.link()
+    await system.agent.stop()
+    await eventually(lambda: not link.watch.is_following)
+    intercept(monkeypatch, has_row, note)
+    await order(system, "lost")
+    await system.agent.start()
+    await confirmed(system)
+    assert system.agent.stopped == ["lost"]
+    assert begun == [False], "it was sent once"
 
 
 async def test_order_of_another_program_is_sent(system: System) -> None:

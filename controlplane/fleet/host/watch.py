@@ -86,9 +86,18 @@ class Watch:
     _answered: set[str] = field(init=False, default_factory=set)
     """Internal ids of claimed sessions that are not written yet."""
     _writing: TaskOwner[None] = field(init=False, default_factory=lambda: TaskOwner(StoreError))
+    _is_following: bool = field(init=False, default=False)
     _closing: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _claims_at: float = field(init=False, default=0.0)
     _acked: int = field(init=False, default=0)
+
+    @property
+    def is_following(self) -> bool:
+        """True from the first message of a stream until it breaks.
+
+        A stop order that is committed before is read after the snapshot of the next stream.
+        """
+        return self._is_following
 
     async def run(self) -> None:
         """Follow the host until cancelled; reconnect whenever the stream breaks."""
@@ -163,9 +172,11 @@ class Watch:
             while True:
                 async with listening_timeout(MESSAGE_TIMEOUT, self.listened):
                     message = await anext(stream)
+                self._is_following = True
                 await self._apply(message)
                 back_off.reset()
         finally:
+            self._is_following = False
             await stream.aclose()
 
     async def _apply(self, message: WatchMessage) -> None:

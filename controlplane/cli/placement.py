@@ -18,6 +18,8 @@ def _why_not(row: Row) -> str:
         reasons.append(f"its pull is {pull['state']}{layers}{cause}")
     if row["failure"] is not None:
         reasons.append(f"avoided, starts fail there: {row['failure']['cause']}")
+    if row["inDoubt"]:
+        reasons.append("did not carry out a call: it comes last until its next report")
     return "; ".join(reasons)
 
 

@@ -4,8 +4,10 @@ import asyncio
 import json
 from typing import Any
 
+import grpc
 import pytest
 
+from controlplane.fleet.host import watch
 from tests.controlplane.operator_commands import Operated, cells
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import Answer, assert_error, eventually, eventually_equals
@@ -73,6 +75,7 @@ async def test_the_request_and_each_hosts_figures_are_shown(system: Explained) -
         "obstacles": [],
         "pull": None,
         "failure": None,
+        "inDoubt": False,
         "fullness": 0.0,
         "latency": 1.26,
         "free": {"cpu": 64.0, "ram": 65536.0, "gpu": 0},
@@ -194,6 +197,37 @@ async def test_a_missing_image_is_shown_with_its_pull(system: Explained) -> None
     answer = (await system.ask()).json  # without a version it is the tag that a start would run
     assert answer["tag"] == "v1"
     assert [host["rank"] for host in answer["hosts"]] == [1, 1]
+
+
+@pytest.mark.system(
+    kind=Explained, agents=2, in_order=True, unresponsive_after=3600.0, application={}
+)
+async def test_host_that_did_not_answer_a_start_is_in_doubt_until_its_next_report(
+    system: Explained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "MESSAGE_TIMEOUT", 3600.0)
+    first, _ = system.agents
+
+    async def ranks() -> dict[str, tuple[int, bool]]:
+        return {
+            name: (host["rank"], host["inDoubt"]) for name, host in (await system.hosts()).items()
+        }
+
+    async def dies(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    first.before_start = dies
+    first.beat = 3600.0
+    first.change_host(free_sessions=500)  # the next message is not a heartbeat
+    await system.has_reported("a0", free_sessions=500)
+    assert await ranks() == {"a0": (1, False), "a1": (2, False)}
+    assert (await system.start()).status == 201
+    assert await ranks() == {"a0": (2, True), "a1": (1, False)}
+    why_not = "did not carry out a call: it comes last until its next report"
+    assert why_not in await system.ok(*COMMAND)
+    first.send_heartbeat()
+    await eventually_equals(ranks, {"a0": (1, False), "a1": (2, False)})
+    assert why_not not in await system.ok(*COMMAND)
 
 
 async def test_hosts_of_other_regions_and_node_pools_are_omitted(system: Explained) -> None:

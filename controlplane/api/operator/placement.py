@@ -50,7 +50,8 @@ class ExplainedHost(Shown):
 
     `rank` begins at 1, null if there are `obstacles`; hosts of equal rank are chosen randomly.
     `pull`: state of a missing image. `failure`: the failed start because of which the host ranks
-    behind all others. Figures are null if too little is known of the host.
+    behind all others. `inDoubt`: it has not answered a start, or has refused a claim, since its
+    last report, and ranks behind these. Figures are null if too little is known of the host.
     `fullness`: used share of its cores or its memory, the greater of both, from 0 to 1. `latency`
     in milliseconds, null if not measured. `reportAge`: seconds since its last report. `free`:
     remaining resources, without those `held` by starts in progress. `starting`: starts that it has
@@ -63,6 +64,7 @@ class ExplainedHost(Shown):
     obstacles: Annotated[list[ShownObstacle], BeforeValidator(_obstacles)]
     pull: ListedPull | None = None
     failure: ListedStartFailure | None = at("view.failure", None)
+    in_doubt: bool | None = at("view.in_doubt", None)
     fullness: float | None = None
     latency: RoundTrip | None = at("view.latency", None)
     report_age: Rounded | None = at("view.report_age", None)

@@ -78,6 +78,7 @@ class SealedLog:
         if self.is_closed:
             raise ValueError("the log is closed")
         if self._file is None:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)  # the disk was full at its rebuild
             self._file = self._beside.open("wb+")
         return self._file
 

@@ -113,7 +113,12 @@ class Life:
         self.apply(session)
 
     async def record(self, session: Session) -> None:
-        """Record a change that is applied later, if the disk is not full."""
+        """Record a change that is applied later, if the disk is not full.
+
+        What is removed stays removed: nothing is recorded of it.
+        """
+        if self.removed.is_set():
+            return
         try:
             await self._runtime.records.save(session)
         except DiskFullError as error:

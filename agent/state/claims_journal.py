@@ -32,10 +32,6 @@ class ClaimsJournal:
         self._size = 0
         self._batches = Batches(self._append, "claims journal")
 
-    def __contains__(self, internal_id: str) -> bool:
-        """Return whether the line of a session counts."""
-        return internal_id in self._lines
-
     def read(self) -> bytes:
         """Read the file: records in lines, oldest first; the last ones may be damaged. Blocks."""
         return self._path.read_bytes() if self._path.exists() else b""

@@ -208,12 +208,9 @@ class Records:
         await self.run(self._flush, self.directory(internal_id))
 
     async def save(self, session: Session) -> None:
-        """Replace a session's record."""
+        """Replace a session's record; its directory is created if it has none yet."""
         self.unrecorded.add(session.internal_id)
-        is_first = bool(session.prepared) and session.internal_id in self._claims
-        await self.run(
-            self._save, session.internal_id, SESSIONS.dump_json(session), is_first=is_first
-        )
+        await self.run(self._save, session.internal_id, SESSIONS.dump_json(session))
         self.unrecorded.discard(session.internal_id)
         self._claims.drop(session.internal_id)
 
@@ -334,13 +331,13 @@ class Records:
         with disk(public):
             flush_folder(self._root / PREPARED)  # see `_journalled`
 
-    def _save(self, internal_id: str, data: bytes, *, is_first: bool) -> None:
-        """Replace a record; `is_first`: the directory may not be durable yet."""
-        directory = self.directory(internal_id)
-        _write(directory / "record.json", data)
-        if is_first:
-            with disk(directory):
+    def _save(self, internal_id: str, data: bytes) -> None:
+        path = self.directory(internal_id) / "record.json"
+        if not path.exists():  # its directory may be missing, too, or not be durable
+            with disk(path):
+                path.parent.mkdir(mode=0o700, exist_ok=True)
                 flush_folder(self._root / "sessions")
+        _write(path, data)
 
     def _make_public(self, session: Session) -> Path:
         """Create what is missing of the folder that a container sees, and of its channel."""

@@ -5,6 +5,8 @@ import contextlib
 import errno
 import os
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -251,13 +253,42 @@ async def test_f35_a_full_disk_and_a_lost_record_keep_nobody_from_being_adopted(
 ) -> None:
     async with host() as agent:
         lost, good = [await agent.sessions.start(an_id(), a_spec(ttl=60.0)) for _ in range(2)]
-        await agent.records.delete(lost)
+        await agent.lose_record(lost.internal_id)
     monkeypatch.setattr(Records, "create", FULL)
     async with host() as agent:
         for session in (lost, good):
             found = agent.now(session.internal_id)
             assert found.state == State.RUNNING
             assert found.process == session.process
+
+
+@pytest.mark.parametrize("is_full_at_the_end", [False, True])
+async def test_session_without_a_directory_gets_one_once_there_is_room(
+    host: Host, monkeypatch: pytest.MonkeyPatch, is_full_at_the_end: bool
+) -> None:
+    async with host() as agent:
+        lost = await agent.sessions.start(an_id(), a_spec())
+        await agent.lose_record(lost.internal_id)
+    make = Path.mkdir
+
+    def full(path: Path, *args: Any, **options: Any) -> None:
+        if lost.internal_id in path.parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        make(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    async with host() as agent:
+        if not is_full_at_the_end:
+            monkeypatch.undo()
+        await agent.sessions.stop(lost.internal_id, EndReason.STOPPED)
+        await until_idle()
+        monkeypatch.undo()
+        await agent.clock.advance(60.0)
+        await agent.pass_over()
+        assert agent.now(lost.internal_id).log_sealed
+        assert agent.recorded(lost.internal_id).log_sealed
+        await agent.sessions.stop(lost.internal_id, EndReason.STOPPED, discard=True)
+        assert agent.engine.all == []
 
 
 async def test_f35_a_stop_on_a_full_disk_is_never_followed_by_a_start(

@@ -159,6 +159,13 @@ async def test_directories_are_private_except_the_public_one(records: Records) -
     }
 
 
+async def test_record_is_saved_in_a_directory_that_could_not_be_created(records: Records) -> None:
+    session = a_session()
+    await records.save(session)
+    assert await records.load() == ([session], [])
+    assert mode_of(records.directory(session.internal_id)) == 0o700
+
+
 async def test_load_reports_unreadable_directories(records: Records) -> None:
     young = a_session(create_time=2.0)
     old = a_session(create_time=1.0)

@@ -3,11 +3,13 @@
 import asyncio
 import copy
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controlplane.domain.hosts.contract import Answer, HostSession
 from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.fleet.host import watch
 from controlplane.fleet.host.delivery import AT_ONCE
@@ -134,3 +136,32 @@ async def test_many_reported_sessions_are_written_a_portion_at_a_time(
     system.agent.send_snapshot()
     await eventually(lambda: sum(written) >= 46)
     assert max(written) == 10
+
+
+@pytest.mark.system(application={})
+async def test_report_that_waits_for_others_is_not_written_over_a_later_answer(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "PORTION", 1)
+    assert (await system.start(id="s")).status == 201
+    [model] = system.agent.live
+    other = copy.deepcopy(model)
+    other.internal_id = str(uuid.UUID(int=0))
+    system.agent.sessions = {each.internal_id: each for each in (other, model)}
+    host = system.link(system.agent.name)
+    write = Reports.write
+    written: list[HostSession] = []
+
+    async def noted(self: Reports, agent: str, sessions: Any, *more: Any) -> Verdicts:
+        written.extend(sessions)
+        if len(written) == 1:
+            older = host.state.session(model.internal_id)
+            assert older is not None
+            ready = replace(older, sequence=older.sequence + 1, ready_time=1.0)
+            host.state.answered(model.internal_id, Answer(ready, host.state.incarnation))
+        return await write(self, agent, sessions, *more)
+
+    monkeypatch.setattr(Reports, "write", noted)
+    system.agent.send_snapshot()
+    await eventually(lambda: len(written) == 2)
+    assert written[1].ready_time == 1.0

@@ -233,9 +233,11 @@ class Watch:
             if len(portion) == PORTION:
                 await rest(self.clock, began)
 
-    async def _write_portion(self, sessions: Sequence[HostSession]) -> None:
+    async def _write_portion(self, reported: Sequence[HostSession]) -> None:
+        """Write sessions as they are known by now: an answer may be newer than the message."""
         name = self.host.name
         now = self.clock.time()
+        sessions = [self.host.session(each.internal_id) or each for each in reported]
         verdicts = await self.reports.write(name, sessions, now, self.host.under_way)
         for session in sessions:
             internal_id = session.internal_id

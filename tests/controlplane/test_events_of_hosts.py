@@ -81,7 +81,7 @@ async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: S
     await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
 
 
-@pytest.mark.system(application={})
+@pytest.mark.system(start_timeout=600.0, application={})
 async def test_host_is_not_empty_while_a_claim_is_under_way(system: System) -> None:
     """The claim began before the drain, which its host accepts first."""
     await keep(system, size=1)
@@ -99,7 +99,7 @@ async def test_host_is_not_empty_while_a_claim_is_under_way(system: System) -> N
     await eventually_equals(lambda: system.events("agent.empty", "object"), [("a0",)])
 
 
-@pytest.mark.system(application={})
+@pytest.mark.system(start_timeout=600.0, application={})
 async def test_host_is_empty_once_it_has_refused_the_last_claim(system: System) -> None:
     await keep(system, size=1)
     refusing_claim = Hold()

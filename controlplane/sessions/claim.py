@@ -39,10 +39,7 @@ class HeldStandby(Hold):
 
     def end(self) -> None:
         """End the reservation without offering the standby again."""
-        state = self.host.state
-        state.end_claim(self.attempt.internal_id)
-        if state.draining:
-            state.notify()  # it may be empty now
+        self.host.state.end_claim(self.attempt.internal_id)
 
     def release(self) -> None:
         """End the reservation; offer the standby to other starts if it is still one.

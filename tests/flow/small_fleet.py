@@ -356,6 +356,7 @@ class OneHost(SmallFleet):
         self.restart()
         self.wait(1.0)
         assert self.starts("x")
+        self.wait(1.0)  # until it is reported as ready
 
     @property
     def status(self) -> str:

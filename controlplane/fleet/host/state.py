@@ -120,6 +120,8 @@ class HostState(HostFacts):
     def end_claim(self, internal_id: str) -> None:
         """Note that no task of this process handles the claim of a standby any longer."""
         self._claiming.discard(internal_id)
+        if self.draining:
+            self.notify()  # it may be empty now
 
     def doubt(self) -> None:
         """Note that the host did not answer a start, or refused a claim."""

@@ -103,7 +103,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_DISK_FULL: _ErrorReason.ValueType  # 27
     """A disk of the host is full or cannot be written."""
     ERROR_REASON_STANDBY_NOT_CLAIMABLE: _ErrorReason.ValueType  # 28
-    """The standby is unknown, not ready, or belongs to another account."""
+    """The standby is unknown, not ready, in doubt, ending, claimed by another session, or belongs
+    to another account.
+    """
     ERROR_REASON_STALE_REVISION: _ErrorReason.ValueType  # 29
     """The agent already has a newer revision."""
     ERROR_REASON_UNIMPLEMENTED: _ErrorReason.ValueType  # 30
@@ -177,7 +179,9 @@ ERROR_REASON_LOG_GONE: ErrorReason.ValueType  # 26
 ERROR_REASON_DISK_FULL: ErrorReason.ValueType  # 27
 """A disk of the host is full or cannot be written."""
 ERROR_REASON_STANDBY_NOT_CLAIMABLE: ErrorReason.ValueType  # 28
-"""The standby is unknown, not ready, or belongs to another account."""
+"""The standby is unknown, not ready, in doubt, ending, claimed by another session, or belongs
+to another account.
+"""
 ERROR_REASON_STALE_REVISION: ErrorReason.ValueType  # 29
 """The agent already has a newer revision."""
 ERROR_REASON_UNIMPLEMENTED: ErrorReason.ValueType  # 30
@@ -686,7 +690,7 @@ class SessionSpec(_message.Message):
 
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
-        """Lifetime from the start of the container; absent for none. At least one minute."""
+        """Lifetime from the start of the container, up to 8760 h; absent for none."""
 
     @_builtins.property
     def reservation(self) -> Global___Resources:
@@ -868,7 +872,9 @@ class Session(_message.Message):
 
     @_builtins.property
     def failure_time(self) -> _timestamp_pb2.Timestamp:
-        """When its last failed run ended, which it was or is to be started again after; absent before."""
+        """End of the latest failed run after which it was or will be started again. Absent if no run
+        has failed.
+        """
 
     @_builtins.property
     def state_time(self) -> _timestamp_pb2.Timestamp:
@@ -1039,7 +1045,7 @@ class Host(_message.Message):
     draining: _builtins.bool
     """True if the host accepts no new sessions."""
     engine_available: _builtins.bool
-    """True if the engine answered the latest call."""
+    """True if the engine answered the latest reconciliation."""
     engine_version: _builtins.str
     """The engine's version; empty if it was never reached."""
     start_slots: _builtins.int
@@ -1682,7 +1688,7 @@ class StopSessionRequest(_message.Message):
     internal_id: _builtins.str
     """The session's internal id."""
     reason: Global___EndReason.ValueType
-    """STOPPED if not set. TTL, EXITED, OOM, HOST_RESTART and DISK are rejected."""
+    """STOPPED (also if not set), DRAIN or HOST_LOST. Others are rejected."""
     discard: _builtins.bool
     """True if the session is not needed any more, such as after an abandoned start: its container,
     log and record are removed once it has ended.

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.adoption import Verdicts
 from controlplane.storage.engine.store import Store
-from controlplane.storage.engine.worker import queued_as
+from controlplane.storage.engine.worker import own_queue
 from controlplane.storage.tables.hosts.conditions import write_reported
 from controlplane.storage.tables.sessions.reports import ReadTicket, Reporter, write_stopped
 
@@ -36,12 +36,12 @@ class Reports:
         reported = [s for s in sessions if s.internal_id not in starting]
         if not reported:
             return {}
-        with queued_as(""):
+        with own_queue():
             return await self.store.run(write_reported, self._reporter(agent, now), reported)
 
     async def write_stopped(self, agent: str, session: HostSession, now: float) -> None:
         """Write a session as its host answered a stop, which confirms the order."""
-        with queued_as(""):
+        with own_queue():
             await self.store.run(write_stopped, self._reporter(agent, now), session)
 
     def _reporter(self, agent: str, now: float) -> Reporter:

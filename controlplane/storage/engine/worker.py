@@ -32,9 +32,9 @@ def queue_as(account: str) -> None:
 
 
 @contextmanager
-def queued_as(account: str) -> Iterator[None]:
-    """Queue the jobs of this block under an account, "" for none. Those of one run in order."""
-    before = _account.set(account)
+def own_queue() -> Iterator[None]:
+    """Queue the jobs of this block under no account, also in a task of one: they run in order."""
+    before = _account.set("")
     try:
         yield
     finally:

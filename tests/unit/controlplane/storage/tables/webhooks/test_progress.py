@@ -55,7 +55,7 @@ async def test_failure_is_kept_with_its_due_time(store: Store) -> None:
     assert await progress_of(store) == Progress(Position(1, 1))
 
 
-async def told(store: Store, decision: Decision) -> Result:
+async def gap_result(store: Store, decision: Decision) -> Result:
     """Return the result of an attempt to deliver the message about the gap as it is now."""
     gap = (await progress_of(store)).gap
     return result(decision, number=GAP, gap=gap)
@@ -70,7 +70,7 @@ async def told(store: Store, decision: Decision) -> Result:
 )
 async def test_gap_ends_with_its_message(store: Store, decision: Decision) -> None:
     await store.run(with_gap)
-    await store.run(progress.record_result, await told(store, decision), NOW)
+    await store.run(progress.record_result, await gap_result(store, decision), NOW)
     assert (await progress_of(store)).gap is None
 
 
@@ -85,7 +85,7 @@ async def test_gap_noted_while_its_message_is_sent_is_kept(
     store: Store, decision: Decision
 ) -> None:
     await store.run(with_gap)
-    sent = await told(store, decision)
+    sent = await gap_result(store, decision)
     further = replace(LOST, first="1-7", last="1-9")
     await store.run(progress.pass_gap, WEBHOOK, further, FIRST)
     assert await store.run(progress.record_result, sent, NOW)

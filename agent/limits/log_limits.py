@@ -28,6 +28,9 @@ from tiltyard.runtime.tasks import contained
 log = get_logger(__name__)
 
 LOOK_SECONDS = 3.0  # Mean interval between two looks
+COUNTED_SECONDS = 2 * LOOK_SECONDS
+"""Longest time that one sample stands for: a look may be late, and then proves nothing of the
+seconds before it."""
 JITTER = 0.3  # Of the interval, so that a game that prints in bursts is not always seen in one
 BUSY_CORES = 0.1
 """Processor use of the engine below which no log is sampled; starts and ends cause it as well."""
@@ -40,7 +43,7 @@ _SHARE_WARNING = (
     "the sessions of account {} print more than its share of host_log_lines or host_log_bytes"
 )
 _WARNED = 5  # Sessions, and accounts, named in warnings
-_NOTHING = LogRate(0, 0)
+_NOTHING = LogRate(0, 0)  # The rate of a log that is shorter than a sample
 
 
 class LogLimits:
@@ -86,15 +89,14 @@ class LogLimits:
         sessions = [running[process] for process in busiest]
         of_account = _of_busiest_account(relayed, running)
         picked = sample(of_account, min(SAMPLED, len(of_account)))
-        rates = {
-            session.internal_id: await self._rate_of(session)
-            for session in {each.internal_id: each for each in (*sessions, *picked)}.values()
-        }
+        rates = await self._rates({each.internal_id: each for each in (*sessions, *picked)})
         sessions_before = set(self._excess.names)
         accounts_before = set(self._account_excess.names)
-        self._end_sessions(rates, running.values(), passed)
-        of_picked = {each.internal_id: rates[each.internal_id] for each in picked}
-        self._end_busiest(of_picked, of_account, running.values(), passed)
+        counted = min(passed, COUNTED_SECONDS)
+        self._end_sessions(rates, running.values(), counted)
+        ids_of_picked = {each.internal_id for each in picked}
+        of_picked = {each: rate for each, rate in rates.items() if each in ids_of_picked}
+        self._end_busiest(of_picked, of_account, running.values(), counted)
         self._report(sessions_before, accounts_before, running.values())
 
     def _end_sessions(
@@ -115,7 +117,7 @@ class LogLimits:
     ) -> None:
         """End the busiest of some sessions of an account beyond its share for too long."""
         sampled = {}
-        if of_account:
+        if rates:
             account = _account_of(of_account[0])
             sampled[account] = self._shares.exceeds(
                 account, list(rates.values()), len(of_account), now=self._looked_at
@@ -141,9 +143,11 @@ class LogLimits:
         sessions = sorted(self._excess.names)
         accounts = sorted(self._account_excess.names)
         for internal_id in self._excess.names - sessions_before:
-            session = self._sessions.life(internal_id).session
-            log.warning("log limit exceeded", **_named(session), seconds=TOLERATED_SECONDS)
             self._runtime.metrics.log_excesses.labels("session").inc()
+            life = self._sessions.find(internal_id)  # None if it was removed during the samples
+            if life is not None:
+                named = _named(life.session)
+                log.warning("log limit exceeded", **named, seconds=TOLERATED_SECONDS)
         for account in self._account_excess.names - accounts_before:
             count = sum(_account_of(session) == account for session in running)
             log.warning("log share exceeded", account=account, sessions=count)
@@ -175,33 +179,51 @@ class LogLimits:
             if process in before and seconds > before[process]
         }
 
-    async def _rate_of(self, session: Session) -> LogRate:
-        """The rate of a session; 0 if it cannot be sampled."""
+    async def _rates(self, sessions: Mapping[str, Session]) -> dict[str, LogRate]:
+        """The rates of sessions, by internal id, without those that are unknown."""
+        rates = {}
+        for internal_id, session in sessions.items():
+            rate = await self._rate_of(session)
+            if rate is not None:
+                rates[internal_id] = rate
+        return rates
+
+    async def _rate_of(self, session: Session) -> LogRate | None:
+        """The rate of a session; None if it cannot be sampled."""
         with contained("cannot sample a log: internal error", session=session.internal_id):
             try:
                 return await self._rate(session)
             except AgentError as error:  # its task handles a container that is gone
                 log.debug("cannot sample a log", session=session.internal_id, error=str(error))
-        return _NOTHING
+        return None
 
-    async def _rate(self, session: Session) -> LogRate:
-        """The mean rate since the first of the newest lines; 0 for a shorter log."""
+    async def _rate(self, session: Session) -> LogRate | None:
+        """The mean rate since the first of the newest lines; 0 for a shorter log.
+
+        Return None if the times of the lines say nothing: the clock was set back since then.
+        """
         runtime = self._runtime
-        count = 0
         size = 0
-        begin = b""
-        now = runtime.clock.time()
+        times: list[bytes] = []
+        before = runtime.clock.time()
         sample = runtime.engine.logs(name_of(session), tail=SAMPLE_PIECES, longest=SAMPLE_SECONDS)
         async with sample as answer:
             async for pieces in answer:
-                begin = begin or pieces[0].time
-                count += len(pieces)
+                times += [piece.time for piece in pieces]
                 size += sum(piece.size for piece in pieces)
-        if count < SAMPLE_PIECES:
+        if len(times) < SAMPLE_PIECES:
             return _NOTHING
-        since = datetime.fromisoformat(begin.decode("ascii")).timestamp()
-        seconds = max(now - since, _SHORTEST_SECONDS)
-        return LogRate(count / seconds, size / seconds)
+        first = _seconds(min(times))
+        last = _seconds(max(times))
+        if last > runtime.clock.time():
+            return None
+        seconds = max(before - first, last - first, _SHORTEST_SECONDS)
+        return LogRate(len(times) / seconds, size / seconds)
+
+
+def _seconds(time: bytes) -> float:
+    """The time of a line, by the wall clock."""
+    return datetime.fromisoformat(time.decode("ascii")).timestamp()
 
 
 def _account_of(session: Session) -> str:

@@ -1,12 +1,13 @@
 """Limits of a running container that another program changes, on a real engine and kernel."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.domain.host.kernel_limits import KernelLimits
+from agent.domain.host.kernel_limits import KernelLimits, differing, wanted_limits
 from agent.domain.sessions.session import Process
 from agent.kernel.control_groups import control_groups
 from agent.kernel.limits import read_limits
@@ -14,7 +15,7 @@ from tests.demo_game import Image
 from tests.docker import frequent_looks
 from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.docker.test_readiness import container_of
-from tiltyard.contract import MEBI
+from tiltyard.contract import MEBI, NANO
 
 LIMITS = {"cpu": 1, "ram": 256, "pids": 64}
 RESERVATION = {"cpu": 0.1, "ram": 32}
@@ -84,6 +85,15 @@ def test_limits_that_were_lifted_behind_the_engine_are_set_again(
     assert not is_as_recorded(lifted)
     eventually(lambda: is_as_recorded(limits_of(process)), "the limits are set again")
     play_round(session)
+
+
+def test_engine_sets_cores_as_the_agent_expects_them(stack: Stack) -> None:
+    stack.make_game("third", limits=LIMITS | {"cpu": 1 / 3}, reservation=RESERVATION)
+    made = stack.start(image="third")
+    found = limits_of(process_of(stack, made))
+    wanted = wanted_limits(256 * MEBI, round(NANO / 3), 64)
+    assert differing(wanted, found, page_bytes=os.sysconf("SC_PAGE_SIZE")) == ()
+    stack.end(made["id"])
 
 
 def group_files(process: Process) -> dict[Path, str]:

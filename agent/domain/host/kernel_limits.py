@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tiltyard.contract import NANO, Resources
 
 UNLIMITED = math.inf
+_PERIOD_US = 100_000  # Period in which a container may use its quota of processor time
 _CORES_ROUNDED_UP = 0.01  # systemd, as the driver of control groups, rounds up to whole percents
 _SMALLEST = 1e-6  # What is lost in the arithmetic of cores
 
@@ -59,10 +60,14 @@ def _is_rounded_up(wanted: float | None, found: float) -> bool:
 
 
 def wanted_limits(memory_bytes: int, nano_cpus: int, pids: int) -> KernelLimits:
-    """Return the limits of a container that may not swap; 0 for none."""
+    """Return the limits of a container that may not swap; 0 for none.
+
+    Docker Engine rounds cores down: to whole microseconds of its period.
+    """
+    quota_us = nano_cpus * _PERIOD_US // NANO
     return KernelLimits(
         memory=memory_bytes or UNLIMITED,
         swap=0 if memory_bytes else None,
-        cores=nano_cpus / NANO if nano_cpus else UNLIMITED,
+        cores=quota_us / _PERIOD_US if nano_cpus else UNLIMITED,
         pids=pids or UNLIMITED,
     )

@@ -50,3 +50,22 @@ def test_no_limit_is_infinite() -> None:
     assert wanted == KernelLimits(math.inf, None, math.inf, math.inf)
     assert differing(wanted, wanted, page_bytes=PAGE) == ()
     assert differing(wanted, MET, page_bytes=PAGE) == ("memory", "cores", "pids")
+
+
+@pytest.mark.parametrize(
+    ("nano_cpus", "quota_us"),
+    [
+        (333_333_333, 33_333),
+        (666_666_667, 66_666),
+        (15_625_000, 1_562),
+        (1_000_009_999, 100_000),
+    ],
+)
+def test_engine_rounds_cores_down_to_microseconds_of_its_period(
+    nano_cpus: int, quota_us: int
+) -> None:
+    wanted = wanted_limits(memory_bytes=0, nano_cpus=nano_cpus, pids=0)
+    found = KernelLimits(cores=quota_us / 100_000)
+    assert differing(wanted, found, page_bytes=PAGE) == ()
+    less = KernelLimits(cores=(quota_us - 1) / 100_000)
+    assert differing(wanted, less, page_bytes=PAGE) == ("cores",)

@@ -184,12 +184,18 @@ def _listed(ports: Iterable[str]) -> str:
 def published_ports(sessions: Iterable[Session], version: int) -> dict[HostPort, str]:
     """Return the host ports that Docker Engine publishes for the running sessions.
 
-    Each has the address of its container for a version of IP, which is empty if unknown.
+    Each has the address of its container for a version of IP, which is empty if unknown. If the
+    container has an address, but none of that version, the engine publishes its ports without a
+    rule: its proxy relays them.
     """
-    return {
-        (port.protocol, port.host): session.address if version == 4 else session.ipv6_address
-        for session in sessions
-        if session.state is State.RUNNING and session.spec.network_mode is NetworkMode.BRIDGE
-        for port in session.ports
-        if not port.tls
-    }
+    ports = {}
+    for session in sessions:
+        address = session.address if version == 4 else session.ipv6_address
+        if session.state is not State.RUNNING or session.spec.network_mode is NetworkMode.HOST:
+            continue
+        if not address and (session.address or session.ipv6_address):
+            continue
+        ports.update(
+            {(port.protocol, port.host): address for port in session.ports if not port.tls}
+        )
+    return ports

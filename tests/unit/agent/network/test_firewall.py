@@ -409,6 +409,13 @@ async def test_engine_without_a_chain_for_ports_causes_no_warning(watched: Watch
     assert watched.notified == []
 
 
+def test_port_that_the_proxy_of_the_engine_relays_needs_no_rule() -> None:
+    port = Port(container=7777, protocol=Protocol.UDP, host=20000)
+    without_ipv6 = a_session(state=State.RUNNING, ports=(port,), address="172.17.0.2")
+    assert published_ports([without_ipv6], 6) == {}
+    assert published_ports([without_ipv6], 4) == {(Protocol.UDP, 20000): "172.17.0.2"}
+
+
 def test_published_ports_are_of_running_bridge_sessions() -> None:
     port = Port(container=7777, protocol=Protocol.UDP, host=20000)
     on_bridge = a_session(
@@ -416,6 +423,8 @@ def test_published_ports_are_of_running_bridge_sessions() -> None:
     )
     assert published_ports([on_bridge], 4) == {(Protocol.UDP, 20000): "172.17.0.2"}
     assert published_ports([on_bridge], 6) == {(Protocol.UDP, 20000): "fd00::2"}
+    unknown = dataclasses.replace(on_bridge, address="", ipv6_address="")
+    assert published_ports([unknown], 6) == {(Protocol.UDP, 20000): ""}
     of_agent = dataclasses.replace(port, protocol=Protocol.TCP, tls=True)
     in_host = a_spec(network_mode=NetworkMode.HOST)
     for other in (

@@ -53,7 +53,7 @@ from agent.settings.model import LARGEST_SPOOL_BYTES, AgentConfig
 from agent.settings.policy import load_policy
 from agent.state import init_programs
 from agent.state.drain import HostDrain
-from agent.state.record import Records
+from agent.state.record import Records, disk
 from tiltyard.agent.bounds import MAX_SENTENCE
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.agent.v1 import agent_pb2_grpc
@@ -73,7 +73,7 @@ KEPT_FOR_THE_HOST_BYTES = 512 * MEBI
 """Memory reserved for the engine, the agent and the kernel when `ram` is not set."""
 PREPARED_BYTES = 8 * MEBI
 """Memory reserved for each prepared container: its processes, the engine's and their tables."""
-STAGE_SECONDS = 5.0  # Shutdown timeout per component: ten of them take 50 s, the unit allows 60 s
+STAGE_SECONDS = 5.0  # Shutdown timeout per component; that of the whole process is in `serve`
 LOOP_PAUSE_SECONDS = 1.0  # Pause after the first unexpected error of a loop
 SOCKET_MODE = 0o660
 """Owner and group can start containers, which is equivalent to root; others cannot."""
@@ -426,8 +426,10 @@ async def _bounded(name: str, close: Callable[[], Awaitable[object]]) -> None:
 
 def _prepare_socket(path: Path) -> None:
     """Create the socket's folder, and remove a stale socket unless another agent serves it."""
-    path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with disk(path):
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
         raise RuntimeError(f"another agent serves on {path}")
-    path.unlink(missing_ok=True)
+    with disk(path):
+        path.unlink(missing_ok=True)

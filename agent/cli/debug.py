@@ -89,9 +89,9 @@ def report(socket: Path, given: str, *, as_json: bool) -> None:
 @click.argument("path", callback=_text)
 def artifact(socket: Path, given: str, path: str) -> None:
     """Write a file or folder of an ended session to standard output, as .tar.gz."""
-    if sys.stdout.isatty():
-        raise click.UsageError("output is binary: redirect it to a file, > NAME.tar.gz")
     with asked(socket) as agent:
+        if sys.stdout.isatty():
+            raise click.UsageError("output is binary: redirect it to a file, > NAME.tar.gz")
         for chunk in agent.artifact(agent.find(given)["internal_id"], path):
             sys.stdout.buffer.write(chunk)
 

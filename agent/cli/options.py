@@ -1,6 +1,7 @@
 """Options and helpers of all commands; commands import what only they need when they run."""
 
 import contextlib
+import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 
 from agent.client.agent_client import AgentClient, ClientError
 from agent.domain.paths import AGENT_SOCKET, DEFAULT_CONFIG
-from tiltyard.runtime.tables import printable
+from tiltyard.runtime.tables import discard_buffer, printable
 
 EXIT_FAILED = 1
 
@@ -40,9 +41,17 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
 
 @contextlib.contextmanager
 def asked(socket: Path) -> Iterator[AgentClient]:
-    """Connect to the agent; an error ends the command with one line."""
+    """Connect to the agent; an error, also of the output, ends the command with one line."""
+    if getattr(sys, "stdout", None) is None:  # click would print nothing, without an error
+        fail("cannot print the response: the standard output is closed")
     try:
         with AgentClient(socket) as agent:
             yield agent
+        sys.stdout.flush()
     except ClientError as refusal:
         fail(str(refusal))
+    except OSError as error:
+        discard_buffer(sys.stdout)
+        if error.errno == errno.EPIPE:  # click exits silently
+            raise
+        fail(f"cannot print the response: {error}")

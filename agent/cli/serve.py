@@ -12,6 +12,7 @@ from agent.app.daemon import Daemon
 from agent.cli.options import EXIT_FAILED, fail
 from agent.docker.engine import DockerEngine
 from agent.doctor.exposure import exposure
+from agent.domain.errors import DiskFullError
 from agent.init.binary import NoInitError
 from agent.kernel.clock import SystemHostClock
 from agent.metrics.instruments import Metrics
@@ -25,7 +26,7 @@ from tiltyard.runtime.systemd import read_supervision
 log = get_logger(__name__)
 
 STOP_SECONDS = 55.0
-"""Shutdown timeout: its stages take up to 50 s, and the unit sends SIGKILL after 60 s."""
+"""Shutdown timeout: if all stages hang, they take as long; the unit sends SIGKILL after 60 s."""
 LEAVE_SECONDS = 1.0  # Timeout of joining idle threads
 
 
@@ -50,7 +51,7 @@ def serve(config: AgentConfig) -> None:
             asyncio.run(_serve(daemon))
         except (NewerStateError, NoInitError) as error:
             fail(f"it does not start: {error}", EXIT_CONFIG)
-        except RuntimeError as error:
+        except (RuntimeError, DiskFullError) as error:
             fail(str(error))
         except Exception:
             log.critical("unhandled exception", exc_info=True)

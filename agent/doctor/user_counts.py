@@ -63,6 +63,8 @@ def _counts(
     most_watchers: int,
 ) -> Iterator[UserCount]:
     own = [program for program in running if program.user == user]
+    if not own:  # they have ended since those of sessions were read
+        return
     watchers = _most(user, of_sessions, lambda program: program.watchers)
     used = sum(program.watchers for program in own)
     yield UserCount(user, INOTIFY_INSTANCES, used, most_watchers, *watchers)

@@ -85,14 +85,23 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+class NoRouteError(Exception):
+    """There is no default route now, so that the default of `public_address` is unknown.
+
+    No ValueError: the settings are valid, and the same command can succeed later.
+    """
+
+
 def default_public_address() -> str:
-    """The source address of the default route; raises ValueError if there is none."""
+    """The source address of the default route; raises NoRouteError if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             # Connecting a UDP socket sends nothing, it only looks up the route.
             probe.connect(("192.0.2.1", 9))
         except OSError:
-            raise ValueError("must be set: there is no default route") from None
+            raise NoRouteError(
+                "public_address is not set, and there is no default route"
+            ) from None
         return str(probe.getsockname()[0])
 
 

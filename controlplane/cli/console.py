@@ -1,14 +1,11 @@
 """Terminal output with error detection, and confirmation prompts."""
 
-import os
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
 
 import click
 
-from tiltyard.runtime.tables import printable
+from tiltyard.runtime.tables import discard_buffer, printable
 
 TERMINAL = Path("/dev/tty")  # The controlling terminal, regardless of standard input
 
@@ -20,7 +17,7 @@ def echo(text: str) -> None:
     try:
         click.echo(text)
     except OSError:
-        _discard_buffer(sys.stdout)
+        discard_buffer(sys.stdout)
         raise
 
 
@@ -29,7 +26,7 @@ def remark(text: str) -> None:
     try:
         click.echo(text, err=True)
     except OSError:
-        _discard_buffer(sys.stderr)
+        discard_buffer(sys.stderr)
 
 
 def confirmed(question: str, *, yes: bool) -> None:
@@ -51,9 +48,3 @@ def confirmed(question: str, *, yes: bool) -> None:
         raise click.UsageError(text, click.get_current_context()) from None
     if answer.strip().lower() not in {"y", "yes"}:
         raise click.Abort
-
-
-def _discard_buffer(stream: TextIO) -> None:
-    """Discard buffered output, which Python would otherwise flush at exit, with a traceback."""
-    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import errno
 import io
 import json
 import os
@@ -224,6 +225,42 @@ async def test_writes_artifact_to_standard_output(host: WholeAgent, engine: Fake
     assert missing.exit_code == 1
     assert missing.stderr.startswith("tiltyard-agent: PATH_NOT_FOUND: ")
     assert missing.stderr.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "cause"),
+    [
+        (">/dev/full", os.strerror(errno.ENOSPC)),
+        (">&-", "the standard output is closed"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "logs m1", "artifact m1 /save/a"])
+async def test_reports_a_failed_output_in_one_line(
+    host: WholeAgent,
+    engine: FakeEngine,
+    request: pytest.FixtureRequest,
+    *,
+    command: str,
+    redirection: str,
+    cause: str,
+) -> None:
+    await host.sessions.start(FIRST, named("m1"))
+    engine.write_log(container_name(FIRST), b"a line\n")
+    engine.find(container_name(FIRST)).put_file("/save/a", b"saved")
+    await host.ok("stop", FIRST)
+    agent = f"'{sys.executable}' -m agent {command} --socket '{host.config.socket}'"
+    shell = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        f"exec {agent} {redirection}",
+        stderr=asyncio.subprocess.PIPE,
+        cwd=request.config.rootpath,
+    )
+    _, errors = await shell.communicate()
+    assert shell.returncode == 1
+    assert errors.decode().startswith("tiltyard-agent: cannot print the response: ")
+    assert errors.decode().endswith(f"{cause}\n")
+    assert errors.count(b"\n") == 1
 
 
 async def test_images_show_number_of_sessions(host: WholeAgent, engine: FakeEngine) -> None:

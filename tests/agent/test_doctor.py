@@ -8,6 +8,8 @@ import re
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -276,3 +278,17 @@ async def test_agent_starts_without_engine(
     engine_socket.answer("GET /version", engine_socket.hang)
     assert await asyncio.to_thread(exposure, engine_socket.socket) == ""
     engine_socket.let_go()
+
+
+@pytest.mark.parametrize("key", ["state_dir", "socket"])
+def test_agent_reports_a_folder_that_it_cannot_make_in_one_line(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(to_toml(settings_of(tmp_path) | {key: str(file / "made" / "inside")}))
+    command = [sys.executable, "-m", "agent", "serve", "--config", str(settings)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    [line] = [line for line in ended.stderr.splitlines() if line.startswith("tiltyard-agent: ")]
+    assert line.startswith(f"tiltyard-agent: cannot write {file}")
+    assert "Traceback" not in ended.stderr

@@ -129,7 +129,7 @@ def test_agent_loads_no_authorities() -> None:
 
 def test_stop_timeout_exceeds_shutdown_time() -> None:
     assert seconds("tiltyard-agent", "TimeoutStopSec") > STOP_SECONDS
-    listeners = 2 * STOP_TIMEOUT
+    listeners = 3 * STOP_TIMEOUT
     bounded = listeners + Config().start_timeout + STOP_WAIT
     assert seconds("tiltyard-controlplane", "TimeoutStopSec") > bounded
 

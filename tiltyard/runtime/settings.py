@@ -104,7 +104,7 @@ def _absolute(value: Path) -> None:
 
 Absolute = Annotated[Path, checked(_absolute)]
 
-_OF_THE_KERNEL = ("/dev", "/proc", "/sys")
+_OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
 _SHARED_FOLDERS = frozenset(
     {
         "/",
@@ -133,7 +133,7 @@ _SHARED_FOLDERS = frozenset(
 
 def _own_folder(value: Path) -> None:
     path = posixpath.normpath(value).replace("//", "/")
-    if path in _SHARED_FOLDERS or path.startswith(_OF_THE_KERNEL):
+    if path in _SHARED_FOLDERS or f"{path}/".startswith(_OF_THE_KERNEL):
         raise ValueError("must be a folder of its own, such as one below /var/lib")
 
 

@@ -1,6 +1,10 @@
-"""Formats tables and sizes for terminals."""
+"""Output of commands: tables and sizes for terminals, and what is left if it fails."""
 
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
 
 NOTHING = "-"
 
@@ -41,3 +45,9 @@ def size(count: int) -> str:
 def cores(nano_cpus: int) -> str:
     """Format billionths of a core as cores."""
     return f"{nano_cpus / 10**9:.4g}"
+
+
+def discard_buffer(stream: TextIO) -> None:
+    """Discard buffered output, which Python would otherwise flush at exit, with a traceback."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

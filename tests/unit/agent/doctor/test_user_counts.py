@@ -80,3 +80,15 @@ def test_process_that_ended_meanwhile_is_left_out(proc: Proc) -> None:
 def test_only_keys_are_counted_without_sessions(proc: Proc) -> None:
     proc.add(10, 1000, watchers=1)
     assert {each.need for each in user_counts({}, proc=proc.folder)} == {KEYS}
+
+
+def test_user_whose_programs_ended_meanwhile_is_left_out(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two readings of /proc."""
+    proc.add(10, 1000, watchers=1)
+    glob = Path.glob
+    monkeypatch.setattr(
+        Path, "glob", lambda path, pattern: () if path == proc.folder else glob(path, pattern)
+    )
+    assert {each.need for each in user_counts({"one": [10]}, proc=proc.folder)} == {KEYS}

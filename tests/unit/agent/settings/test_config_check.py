@@ -1,5 +1,7 @@
 """Settings of the agent, and `config check`: all mistakes at once, or the settings."""
 
+import errno
+import socket
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,46 @@ def test_error_names_the_mistake(path: Path, text: str, named: str) -> None:
 def test_accepts_the_resolver_of_a_cloud(path: Path) -> None:
     path.write_text(BASE + 'firewall_allowed = ["169.254.169.253:53/udp"]\n')
     assert load_config(path, {}).firewall_allowed == ("169.254.169.253:53/udp",)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/system/tiltyard",
+        "/devel/tiltyard",
+        "/processes",
+    ],
+)
+def test_accepts_a_folder_with_a_name_that_begins_like_one_of_the_kernel(
+    path: Path, folder: str
+) -> None:
+    path.write_text(BASE + f'state_dir = "{folder}"\n')
+    assert load_config(path, {}).state_dir == Path(folder)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("config", "check"),
+        ("serve",),
+        ("doctor",),
+    ],
+)
+def test_missing_route_is_no_invalid_setting(
+    path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A host can boot before its network: systemd must start the agent again."""
+
+    class Unrouted(socket.socket):
+        def connect(self, _: object) -> None:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr("agent.settings.model.socket.socket", Unrouted)
+    path.write_text("")
+    result = run(path, *command)
+    assert result.exit_code == 1
+    expected = "tiltyard-agent: public_address is not set, and there is no default route\n"
+    assert result.stderr == expected
 
 
 def test_rejects_unspecified_public_address() -> None:

@@ -1,13 +1,15 @@
 """Restores a backup: checks all of it in a folder, then moves it in place. All functions block.
 
-    restore.draft   the files of the backup while they are checked
+    restore.draft      new/ has the files of the backup, which are checked; beside it are
+        │              links to the old files
         │ rename: from here on nothing else can use the state directory
-    restore.ready   the old files are moved away and replaced by these
-        │ empty: the restore is complete
-    removed
+    restore.ready      the files of new/ replace the old ones
+        │ rename: the restore is complete
+    replaced-<time>    the old files
 
-A restore killed before the rename leaves the old state; after it, nothing can use the directory
-until the restore is repeated.
+A restore killed before the first rename leaves the old state; after it, nothing can use the
+directory until the restore is repeated. A repeated one keeps the old files of the first one, not
+those that the first one has put in place.
 """
 
 import shutil
@@ -27,6 +29,7 @@ from controlplane.storage.tables.accounting.restored import mark_restored
 from tiltyard.runtime.atomic_file import flush_folder
 
 _DRAFT = "restore.draft"
+_NEW = "new"
 _REPLACED = "replaced-{:%Y%m%dT%H%M%S.%fZ}"
 _FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")))
 """The files of a backup, and SQLite's own, which would corrupt another database."""
@@ -35,7 +38,7 @@ _FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")
 def restore(
     config: Config, file: BinaryIO, now: datetime, *, replace: bool
 ) -> tuple[str, Path | None]:
-    """Replace the database and the keys by a backup. The old files are moved to a folder.
+    """Replace the database and the keys by a backup. The old files are kept in a folder.
 
     Returns the time of the backup (RFC 3339), and the folder if there were old files.
 
@@ -54,26 +57,21 @@ def restore(
         ready = state_dir / RESTORE_READY
         shutil.rmtree(draft, ignore_errors=True)
         try:
+            new = draft / _NEW
             draft.mkdir(mode=0o700)
-            taken = _extract(file, draft)
-            check_keys(draft)
+            new.mkdir(mode=0o700)
+            taken = _extract(file, new)
+            check_keys(new)
             mark = partial(mark_restored, taken=taken, now=now.timestamp())
-            make_ready(draft / DATABASE, mark)
-            for path in ready.glob("*"):  # of an interrupted restore; rename needs it empty
-                path.unlink()
-            draft.rename(ready)
+            make_ready(new / DATABASE, mark)
+            _make_ready(state_dir, draft, ready)
         except (OSError, StoreError) as error:
             raise StoreError(f"cannot restore to {state_dir}: {error}") from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         try:
-            flush_folder(state_dir)
-            replaced = _move_old(state_dir, state_dir / _REPLACED.format(now.astimezone(UTC)))
-            for path in ready.iterdir():
-                path.rename(state_dir / path.name)
-            flush_folder(state_dir)
-            ready.rmdir()
-            flush_folder(state_dir)
+            _put_in_place(state_dir, ready / _NEW)
+            replaced = _finish(ready, state_dir / _REPLACED.format(now.astimezone(UTC)))
         except OSError as error:
             raise StoreError(f"cannot finish the restore in {state_dir}: {error}") from error
         return taken, replaced
@@ -107,12 +105,37 @@ def _check_member(member: tarfile.TarInfo) -> None:
         raise StoreError(f"{name} in the backup is too large: {member.size} bytes")
 
 
-def _move_old(state_dir: Path, folder: Path) -> Path | None:
-    old = [state_dir / name for name in _FILES if (state_dir / name).exists()]
-    if not old:
-        return None
-    folder.mkdir(mode=0o700)
-    for path in old:
-        path.rename(folder / path.name)
-    flush_folder(folder)
-    return folder
+def _make_ready(state_dir: Path, draft: Path, ready: Path) -> None:
+    """Rename the draft, with links to the old files, or replace what an interrupted one has."""
+    if ready.exists():
+        shutil.rmtree(ready / _NEW, ignore_errors=True)
+        (draft / _NEW).rename(ready / _NEW)
+        flush_folder(ready)
+        return
+    for name in _FILES:
+        if (state_dir / name).exists():
+            (draft / name).hardlink_to(state_dir / name)
+    flush_folder(draft)
+    draft.rename(ready)
+
+
+def _put_in_place(state_dir: Path, new: Path) -> None:
+    """Replace the files of the state directory; remove those that the backup does not have."""
+    flush_folder(state_dir)
+    for name in _FILES:
+        if (new / name).exists():
+            (new / name).rename(state_dir / name)
+        else:
+            (state_dir / name).unlink(missing_ok=True)
+    flush_folder(state_dir)
+    new.rmdir()
+
+
+def _finish(ready: Path, replaced: Path) -> Path | None:
+    """Keep the old files, if there are any, under their final name, which is returned."""
+    if any(ready.iterdir()):
+        ready.rename(replaced)
+    else:
+        ready.rmdir()
+    flush_folder(replaced.parent)
+    return replaced if replaced.exists() else None

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from controlplane.backups.backup import KEYS, back_up
+from controlplane.backups.backup import back_up
 from controlplane.backups.restore import restore
 from controlplane.domain.errors import StoreError
 from controlplane.settings.model import Config
@@ -301,22 +302,27 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is undone after the first rename, so an error there is equivalent to a kill."""
-    old = contents(made.old)
     found = Counter[str]()
     left = [0]
-    rename = Path.rename
 
-    def fail_at_step(path: Path, target: Path) -> Path:
-        left[0] -= 1
-        if left[0] == 0:
-            raise OSError("Input/output error")
-        return rename(path, target)
+    def failing(step: Callable[..., Any]) -> Callable[..., Any]:
+        def fail_at_step(*args: Any, **kwargs: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError("Input/output error")
+            return step(*args, **kwargs)
+
+        return fail_at_step
 
     for number in itertools.count(1):
         config = Config(state_dir=Path(shutil.copytree(made.old, tmp_path / str(number))))
+        (config.state_dir / "controlplane.db-wal").write_bytes(b"of the old database")
+        (config.state_dir / "controlplane.db-wal").chmod(0o600)
+        old = files(config.state_dir)
         left[0] = number
         with monkeypatch.context() as broken:
-            broken.setattr(Path, "rename", fail_at_step)
+            for step in ("rename", "hardlink_to", "unlink"):
+                broken.setattr(Path, step, failing(getattr(Path, step)))
             try:
                 restored_from(config, made.backup)
                 break
@@ -327,12 +333,13 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
                 refused = command(config, *arguments)
                 assert refused.exit_code == 1
                 assert "a restore was interrupted there: repeat it" in refused.output
-            restore(config, io.BytesIO(made.backup), datetime.now(UTC), replace=True)
+            _, replaced = restore(config, io.BytesIO(made.backup), datetime.now(UTC), replace=True)
             assert_state_of(made, config)
-            moved = [path.name for path in config.state_dir.glob("replaced-*/*")]
-            assert {*KEYS, "controlplane.db"} <= set(moved), "no old file is lost"
+            assert replaced is not None
+            assert files(replaced) == old
+            assert list(config.state_dir.glob("replaced-*")) == [replaced]
         else:
-            assert contents(config.state_dir) == old
+            assert files(config.state_dir) == old
         found["repeated" if is_unfinished else "old"] += 1
     assert found["old"] > 0
     assert found["repeated"] > 5

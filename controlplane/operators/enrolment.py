@@ -71,11 +71,14 @@ class Enrolment:
         token = mint()
         now = self.clock.time()
         expire = now + TOKEN_LIFE
-        await self.store.run(
-            enrolment.make_token, token, place, actor=caller.actor, now=now, expire=expire
-        )
-        text = f"{token.text}.{self.issuer.authority.fingerprint}"
-        return EnrolmentToken(text, token.token_id, expire)
+        # A rotation must not void the existing tokens in between, or this one would name the
+        # former authority and stay valid.
+        async with self.issuer.lock:
+            await self.store.run(
+                enrolment.make_token, token, place, actor=caller.actor, now=now, expire=expire
+            )
+            fingerprint = self.issuer.authority.fingerprint
+        return EnrolmentToken(f"{token.text}.{fingerprint}", token.token_id, expire)
 
     async def make_token_again(self, caller: Caller, agent: str) -> EnrolmentToken:
         """Create a token with which an agent enrols again, in its place and by its name."""

@@ -4,8 +4,7 @@ Both authorities are trusted while hosts move to the new one (`fleet/renewal.py`
 ends when the former one is dropped. It survives restarts of the control plane.
 """
 
-import asyncio
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 from controlplane.agent_rpc.dialling import Dialler
 from controlplane.domain.access.callers import Caller
@@ -59,7 +58,6 @@ class Rotation:
     renewal: Renewal
     clock: Clock
     reach: Reach = no_failpoint
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def status(self) -> RotationStatus:
         """Return the progress of the hosts."""
@@ -75,7 +73,8 @@ class Rotation:
         must enrol again.
 
         Raises:
-            StoreError: The new one cannot be stored; nothing has changed.
+            StoreError: The new one cannot be stored, so the former stays in use. Enrolment tokens
+                are void all the same if that is compromised.
         """
         await self._rotate(caller, compromised=compromised)
         return self.status()
@@ -91,7 +90,7 @@ class Rotation:
         return self.status()
 
     async def _rotate(self, caller: Caller, *, compromised: bool) -> None:
-        async with self._lock:
+        async with self.issuer.lock:
             authorities = self.issuer.authorities
             if authorities.former is not None and not compromised:
                 return
@@ -112,7 +111,7 @@ class Rotation:
             await self.issuer.show_current()
 
     async def _finish(self, caller: Caller, *, force: bool) -> None:
-        async with self._lock:
+        async with self.issuer.lock:
             if self.issuer.authorities.former is None:
                 return
             left = self.renewal.unmoved()

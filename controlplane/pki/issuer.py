@@ -1,5 +1,6 @@
 """Loads, stores and uses the deployment's certificate authorities."""
 
+import asyncio
 import os
 import ssl
 import tempfile
@@ -29,6 +30,8 @@ class Issuer:
         self._path = path
         self._clock = clock
         self._threads = Threads(1, "authority")
+        self.lock = asyncio.Lock()
+        """Held while authorities change, and while a token is made that names one."""
         self._listener: Identity
         self._former_caller: Identity | None = None
         self._tls: ssl.SSLContext | None = None

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -13,6 +14,19 @@ from tests.flow.rotating import Rotating, a_caller, answers
 from tests.support.controlplane.system import eventually_equals
 from tests.support.fake_clock import AheadClock
 from tests.support.hold import Hold, held_before
+
+
+class WatchedLock(asyncio.Lock):
+    """A lock that notes that a task waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = asyncio.Event()
+
+    async def acquire(self) -> Literal[True]:
+        if self.locked():
+            self.waited.set()
+        return await super().acquire()
 
 
 @pytest.fixture
@@ -92,6 +106,25 @@ async def test_token_of_a_compromised_authority_is_refused(system: Rotating) -> 
     secret = token.rpartition(".")[0]
     with pytest.raises(NotEnrolledError, match="401"):
         await system.enrol(host, f"{secret}.{status['current']['fingerprint']}")
+
+
+async def test_token_that_is_made_during_a_rotation_names_the_new_authority(
+    system: Rotating,
+) -> None:
+    host = await system.host("host-1")
+    issuer = system.control_plane.issuer
+    issuer.lock = lock = WatchedLock()
+    hold = held_before(issuer, "trust")
+    rotating = asyncio.create_task(system.rotate(compromised=True))
+    await hold.reached.wait()
+    making = asyncio.create_task(system.token())
+    waited = asyncio.create_task(lock.waited.wait())
+    await asyncio.wait({making, waited}, return_when=asyncio.FIRST_COMPLETED)
+    hold.set()
+    status = await rotating
+    token = await making
+    assert token.rpartition(".")[2] == status["current"]["fingerprint"]
+    await system.enrol(host, token)
 
 
 async def test_control_plane_starts_with_expired_authorities(system: Rotating) -> None:

@@ -126,7 +126,7 @@ class Api:
             raise ApiError(f"{self._url} did not answer within {timeout:g} s") from None
         except ssl.SSLError as error:
             raise ApiError(f"no TLS connection with {self._url}: {why(error)}") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:  # of an invalid host name
             raise ApiError(f"{self._url} cannot be reached: {why(error)}") from None
 
 

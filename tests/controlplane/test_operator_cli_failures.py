@@ -49,6 +49,10 @@ async def test_reports_a_closed_connection(api: Commands) -> None:
         assert_fails(await api.regions("--url", f"http://127.0.0.1:{port}"), "cannot be reached")
 
 
+async def test_reports_an_invalid_host_name(api: Commands) -> None:
+    assert_fails(await api.regions("--url", "https://a..b:1"), "cannot be reached")
+
+
 async def test_reports_a_timeout(api: Commands) -> None:
     unblocked = asyncio.Event()
     api.before = unblocked.wait

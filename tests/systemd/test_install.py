@@ -7,99 +7,15 @@ import stat
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.init.binary import init_program
 from tests.support.harness import ROOT, copy_sources, source_files
+from tests.systemd.overlaid import FOLDERS, Overlaid
 from tests.systemd.wheels import fetched_wheels
-
-FOLDERS = ("etc", "opt", "usr/local", "var/lib")  # Folders that an installation writes to
-SETTINGS = {
-    "net/ipv4/ping_group_range": "1\t0",
-    "net/core/netdev_max_backlog": "1000",
-    "fs/inotify/max_user_instances": "128",
-    "kernel/keys/maxkeys": "5000",
-    "kernel/keys/maxbytes": "20000",
-}
-"""Settings of the kernel before an installation."""
-_COMMAND_TIMEOUT = 300.0
-_ENTER = """
-set -e
-folder=$1
-shift
-# In a container, these are separate mounts.
-cp --dereference /etc/resolv.conf /etc/hosts "$folder/names" 2>/dev/null || true
-for each in $FOLDERS; do
-  mount -t overlay overlay "/$each" \\
-    -o "lowerdir=/$each,upperdir=$folder/$each/upper,workdir=$folder/$each/work"
-done
-cp --remove-destination "$folder"/names/* /etc
-[ ! -d /run/systemd ] || mount -t tmpfs tmpfs /run/systemd
-for each in $SETTINGS; do
-  mount --bind "$folder/sys/$each" "/proc/sys/$each"
-done
-exec "$@"
-"""
-
-
-class Overlaid:
-    """An overlay of this machine's files that keeps writes between commands."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        for each in FOLDERS:
-            (folder / each / "upper").mkdir(parents=True)
-            (folder / each / "work").mkdir()
-        (folder / "names").mkdir()
-        for name, value in SETTINGS.items():
-            file = self.setting(name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{value}\n")
-
-    def setting(self, name: str) -> Path:
-        """Return the file in the place of a setting of the kernel."""
-        return self.folder / "sys" / name
-
-    def attempt(
-        self,
-        *command: str | Path,
-        cwd: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> tuple[int, str]:
-        """Run a command; return its exit code and output, including stderr."""
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", _ENTER, "sh", self.folder, *command],
-            cwd=cwd,
-            env={
-                **os.environ,
-                "FOLDERS": " ".join(FOLDERS),
-                "SETTINGS": " ".join(SETTINGS),
-                **(environment or {}),
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=_COMMAND_TIMEOUT,
-        )
-        return done.returncode, done.stdout
-
-    def run(self, *command: str | Path, **options: Any) -> str:
-        """Attempt a command that must succeed and return its output."""
-        code, output = self.attempt(*command, **options)
-        assert code == 0, output
-        return output
-
-    def written(self, path: str) -> Path:
-        """Return where the overlay stores a path."""
-        [each] = [each for each in FOLDERS if path.startswith(f"/{each}/")]
-        return self.folder / each / "upper" / path.removeprefix(f"/{each}/")
-
 
 pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
 PROGRAMS = ("agent", "controlplane")
@@ -165,7 +81,20 @@ def test_install_upgrade_rollback_and_purge(machine: Overlaid, sources: Path) ->
     assert release(machine, "agent.before") == second
     assert machine.run("tiltyard-agent", "--version").split()[-1] == first.rpartition("-")[0]
 
+    _go_back_and_forth_while_nothing_starts(machine, first, second)
     _uninstall(machine, sources)
+
+
+def _go_back_and_forth_while_nothing_starts(machine: Overlaid, first: str, second: str) -> None:
+    systemctl = machine.written("/usr/local/bin/systemctl")
+    systemctl.write_text('#!/bin/sh\n[ "$1" != is-active ] || echo failed\n', "utf-8")
+    systemctl.chmod(0o755)
+    systemd_runs = 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && exec "$@"'
+    for expected in (second, first, second, first):
+        output = machine.run("sh", "-c", systemd_runs, "sh", SCRIPT, "back", "agent")
+        assert f"agent: now {expected}" in output
+        assert release(machine, "agent") == expected
+    systemctl.unlink()
 
 
 def _break_off(machine: Overlaid, sources: Path, wheel: Path) -> None:
@@ -235,6 +164,7 @@ def _uninstall(machine: Overlaid, sources: Path) -> None:
     code, output = machine.attempt(SCRIPT, "uninstall", "agent")
     assert code == 1
     assert output.count("FORCE=1") == 1
+    _keeps_an_agent_whose_state_is_elsewhere(machine, state)
     assert "PURGE=1" in machine.run(SCRIPT, "uninstall", "agent", environment={"FORCE": "1"})
     assert (state / "agent_id").exists()
     assert machine.run("tiltyard-controlplane", "--version")
@@ -249,6 +179,23 @@ def _uninstall(machine: Overlaid, sources: Path) -> None:
     ]
     assert left == []
     assert machine.attempt("id", "tiltyard-agent")[0] == 1
+
+
+def _keeps_an_agent_whose_state_is_elsewhere(machine: Overlaid, state: Path) -> None:
+    settings = machine.written("/etc/tiltyard/agent.toml")
+    text = settings.read_text("utf-8")
+    other = machine.written("/var/lib/other")
+    state.rename(other)
+    for moved, why in (
+        (f'state_dir = "/var/lib/other"\n{text}', "start the agent"),
+        (f"nonsense = 1\n{text}", "`tiltyard-agent config check` says why"),
+    ):
+        settings.write_text(moved, "utf-8")
+        code, output = machine.attempt(SCRIPT, "uninstall", "agent")
+        assert code == 1
+        assert f"cannot tell whether sessions run here: {why}" in output
+    settings.write_text(text, "utf-8")
+    other.rename(state)
 
 
 @pytest.mark.parametrize(

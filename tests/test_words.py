@@ -40,6 +40,10 @@ FORBIDDEN = (
     r"the latter",
     r"whose it is",
     r"what came of",
+    r"what became of",
+    r"heard of",
+    r"\"\"\"by [a-z]+,? the",
+    r"\"\"\"whether it",
     r"error: there is none",
     r"cannot [^\"\n]{1,60}: because",
 )
@@ -81,6 +85,8 @@ def test_plain_words_are_used() -> None:
         "in want\n    # of memory",
         "settles_hosts",
         'def f():\n    """As `run`',
+        '    images: Images\n    """By image the accounts',
+        "hosts\n# heard of",
         "for_ever",
     ],
 )

@@ -66,7 +66,7 @@ class SpoolRoom:
         self._freed = asyncio.Event()
 
     def _obstacle(self, container: str, account: str) -> str:
-        """Why there is no room for another fetch; empty if there is."""
+        """The reason why there is no room for another fetch; empty if there is room."""
         shares = self._shares
         packing = [share.container for share in shares if share.packing]
         of_this = sum(share.container == container for share in shares)

@@ -56,7 +56,7 @@ class Subscription:
     ) -> None:
         """Add a change; `changed` are fields of `Changes`.
 
-        `can_wait`: it is taken with the next change, or after GATHER_SECONDS.
+        A change that `can_wait` is taken with the next change, or after GATHER_SECONDS.
         """
         pending = self._pending
         for name in (name for name, value in changed.items() if value):
@@ -129,7 +129,7 @@ class Feed:
 
     @contextlib.contextmanager
     def ended_by(self, end: Callable[[], None]) -> Iterator[None]:
-        """Have `end` called when all streams end."""
+        """Register a function, which is called when all streams end."""
         self._ends.add(end)
         try:
             yield

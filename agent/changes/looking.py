@@ -1,4 +1,4 @@
-"""A look at a whole host that every change repeats, with rests in between."""
+"""Repeats a look at a whole host after each change, with pauses in between."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,10 @@ log = get_logger(__name__)
 
 PASS_SECONDS = 10.0  # Longest pause between two looks; a change of the host causes one earlier
 REST_FACTOR = 5.0
-"""Looks take a fifth of what other work over all sessions may: callers wait for starts."""
+"""Ratio of the pause after a look to the pause after other passes over all sessions.
+
+Callers wait for starts, which a look would delay.
+"""
 
 
 async def look_at_changes(

@@ -162,7 +162,7 @@ def firewall(problems: Sequence[str] | None) -> Finding:
 
 
 def source_address(source: SourceFacts) -> Finding:
-    """What a game sends first must come from the address that its players know."""
+    """Check that the first packets of a game come from the address that its players know."""
     if source.problem:
         hint = "use a kernel with nftables: the modules nf_tables, nft_nat, nft_masq"
         return warn("source-address", f"cannot use nftables: {source.problem}", hint)

@@ -95,9 +95,10 @@ class KernelFacts:
 
 @dataclass(frozen=True, slots=True)
 class UserCount:
-    """How much of `limit` the programs of a user, in all sessions and outside, have in use.
+    """The use of a per-user kernel limit.
 
-    `session`, by its internal id, holds most of it: `held`; empty where that cannot be found out.
+    `used` counts all programs of the user. `session` is the internal id of the session that uses
+    most, `held` its part; empty if unknown.
     """
 
     user: int

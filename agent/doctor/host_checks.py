@@ -157,7 +157,7 @@ def capacities(
 
 
 def user_counts(counts: Iterable[UserCount]) -> Finding:
-    """What the kernel counts for a user must not be used up: all accounts share it."""
+    """Check that no per-user limit of the kernel is used up: all accounts share the limits."""
     scarce = [count for count in counts if count.used >= _BUSY_COUNT * count.limit]
     if not scarce:
         text = f"no user has {_BUSY_COUNT:.0%} of what the kernel allows it for all sessions"

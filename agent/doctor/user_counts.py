@@ -1,4 +1,4 @@
-"""What the kernel counts for each user whose programs run in sessions. Reads /proc; blocks."""
+"""The use of per-user kernel limits by the users of sessions. Reads /proc; blocks."""
 
 import contextlib
 import re

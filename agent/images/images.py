@@ -77,10 +77,10 @@ class Images:
         *,
         expected_bytes: int = 0,
     ) -> AsyncGenerator[PullProgress]:
-        """Pull an image, or join its pull, and yield progress; it continues without a reader.
+        """Pull an image, or join its pull, and yield progress; a pull continues without readers.
 
         `account` holds the slot of the pull, "" for an operator. `expected_bytes` must be free
-        for the image, and stay reserved during the pull.
+        on the disk, and are reserved during the pull.
 
         Raises AgentError as listed for PullImage in agent.proto.
         """

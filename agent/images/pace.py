@@ -1,7 +1,7 @@
 """The lowest rate at which a registry may send an image. Pure.
 
-A slower pull ends, so that a registry cannot hold a slot of the host, and the engine's downloads,
-for as long as it likes.
+A slower pull ends, so that a registry cannot hold a slot of the host, and the downloads of the
+engine, without limit.
 """
 
 from tiltyard.contract import MEBI

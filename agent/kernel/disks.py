@@ -103,9 +103,9 @@ class Disks:
     _room_asked: bool = field(default=False, init=False)
 
     def watch(self, data_root: str, image_root: str = "") -> None:
-        """Also measure the disks of the folders in which the engine keeps containers and images.
+        """Measure, in addition, the disks on which the engine keeps containers and images.
 
-        Both are in `data_root` without an `image_root`.
+        Without `image_root`, the folder `data_root` has both.
         """
         self._engine_dirs |= {Path(path) for path in (data_root, image_root) if path}
         self._image_dirs |= {Path(path) for path in [image_root or data_root] if path}

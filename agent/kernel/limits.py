@@ -16,7 +16,7 @@ _NO_LIMIT_V1 = 2**62  # Version 1 writes a very large number in place of "max"
 def changed_limits(
     wanted: Mapping[Process, KernelLimits],
 ) -> dict[Process, tuple[str, ...]]:
-    """Return the names of the limits that differ, by the processes of which any does. Blocks."""
+    """Return, for each process with a changed limit, the names of these limits. Blocks."""
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     changed = {}
     for process, own in wanted.items():

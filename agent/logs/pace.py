@@ -1,9 +1,9 @@
 """The part of the event loop that the followers of a host take together. Pure.
 
-Each line costs the agent microseconds on the event loop that all calls share. So followers that
-take more of it than they may wait, each as long as its part requires; what they have not read
-stays in the engine's log. Others never wait. The time that counts is that of the clock: on a busy
-machine, where all calls are slower, followers read less.
+Each line costs the agent microseconds on the event loop that all calls share. A follower that
+takes more than its part of the event loop therefore waits; unread lines stay in the engine's log.
+Other followers never wait. The measured time is that of the clock: on a busy machine, where all
+calls are slower, followers read less.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ BURST_SECONDS = 0.1  # Of that part, which a follower may use at once after a pa
 
 @dataclass(eq=False)
 class FollowPace:
-    """When each follower may read on, in seconds of a monotonic clock."""
+    """The time when each follower may read again, in seconds of a monotonic clock."""
 
     _due: dict[object, float] = field(default_factory=dict)
 

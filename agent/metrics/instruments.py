@@ -228,7 +228,7 @@ class Metrics:
             self._phases.labels(Phase.READY.value, start_of(after).value).observe(took)
 
     def _count_signals(self, ended: Session) -> None:
-        """Count what became of the signals of a session."""
+        """Count the results of the signals of a session."""
         stop = ended.stop
         if stop is not None and stop.forced:
             self._forced.inc()

@@ -47,7 +47,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What sessions on `bridges` may reach.
+    """The destinations that sessions on `bridges` may reach.
 
     `blocked` is in addition to METADATA. `ports`, first and last, is the range of session ports;
     on `public_address`, sessions of the same host can reach it as well, whether the engine's

@@ -1,1 +1,1 @@
-"""Records of sessions compared with the containers of the engine, at the start and since."""
+"""Reconciliation of sessions with the containers of the engine, from the start on."""

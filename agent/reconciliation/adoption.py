@@ -1,7 +1,7 @@
-"""Prepared containers, compared with what the engine lists.
+"""Reconciliation of prepared containers with the list of the engine.
 
-The list is older than the comparison: what it shows of a container that the agent does not know,
-or misses, is confirmed by inspecting that container before anything is removed.
+The list is older than the comparison. If it has a container that the agent does not know, or lacks
+one that the agent knows, the agent inspects that container before it removes anything.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 class Adoption:
-    """Keeps what an earlier run of the agent has left, and discards what does not wait or fit."""
+    """Keeps the containers of an earlier run of the agent if they still wait and are current."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Adoption:
         self._held: set[str] = set()  # Ids whose ports are held until a comparison finds them gone
 
     def hold_ports(self, listed: Sequence[Container]) -> None:
-        """Hold the ports of what an earlier run of the agent has left, before any is compared."""
+        """Hold the ports of containers of an earlier run, before any container is compared."""
         _, found = assign(listed, self._sessions.each())
         for container in found:
             template = _template_of(container)
@@ -50,9 +50,9 @@ class Adoption:
                 self._held.add(template.internal_id)
 
     async def adopt(self, listed: Sequence[Container]) -> None:
-        """Compare what is kept with the listed containers that no session has.
+        """Compare the kept containers with the listed containers that no session has.
 
-        From then on containers are prepared. Raises the engine's errors.
+        Afterwards, the agent begins to prepare containers. Raises the engine's errors.
         """
         prepared = self._prepared
         _, found = assign(listed, self._sessions.each())
@@ -120,7 +120,7 @@ class Adoption:
             self._prepared.keep(await as_prepared(self._runtime, template, found))
 
     async def _discard_outdated(self) -> None:
-        """Discard what would be created in another way now; containers of one shape are alike."""
+        """Discard containers that would be created differently now; those of a shape are alike."""
         for own in self._prepared.stock.by_shape.values():
             if not await self._is_current(own[0].template, own[0].container):
                 for prepared in own:
@@ -136,7 +136,7 @@ class Adoption:
     def _is_known(self, prepared_id: str) -> bool:
         """Return whether the agent has a container now, or is about to remove it.
 
-        Only those that it has can get a session later.
+        A session can get only a container that the agent has.
         """
         return self._prepared.is_known(prepared_id) or any(
             session.prepared == prepared_id for session in self._sessions.each()

@@ -35,7 +35,7 @@ REMOVED_AT_ONCE = 4  # Concurrent removals of containers and logs; an engine tak
 
 
 class Reconciler:
-    """Reconciles records and containers; `learn` is called when the engine becomes available."""
+    """Reconciles records with containers; calls `learn` when the engine becomes available."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Reconciler:
         learn: Callable[[EngineInfo], None],
         keep_init: Callable[[Collection[str]], None],
     ) -> None:
-        """`keep_init` keeps the init programs in use and the agent's own on the disk; blocks."""
+        """`keep_init` keeps the init programs in use, and the agent's own, on the disk; blocks."""
         self._runtime = runtime
         self._disks = disks
         self._sessions = sessions
@@ -144,10 +144,10 @@ class Reconciler:
             raise image_error
 
     async def _take_over(self, listed: list[Container]) -> None:
-        """Adopt what an earlier run of the agent has left, then admit starts.
+        """Adopt the sessions and containers of an earlier run of the agent, then admit starts.
 
-        Prepared containers come first, since a start may take one, or need its ports. If one of
-        them hangs, starts wait for one call to it.
+        Prepared containers come first, since a start may take one or need its ports. If a prepared
+        container hangs, starts wait for one call to it.
         """
         self._prepared.hold_ports(listed)
         await self._recovery.adopt(listed)
@@ -173,7 +173,7 @@ class Reconciler:
                 self._do(found.container, self._runtime.engine.remove(found.container))
 
     def _end_leftovers(self, owned: list[Owned]) -> None:
-        """Kill running containers of ended sessions; take back those that reappeared."""
+        """Kill running containers of ended sessions; adopt containers that reappeared."""
         for internal_id, found in owned:
             life = self._sessions.find(internal_id)
             if life is None or not life.started or life.session.holds_reservation:
@@ -196,7 +196,7 @@ class Reconciler:
             log.warning("cannot write the init of containers", error=str(error))
 
     async def _retain(self) -> None:
-        """Remove what retention or a full disk makes due."""
+        """Remove the ended sessions, containers and logs that are due, by age or a full disk."""
         runtime = self._runtime
         disks = self._disks
         before = self._disks.warnings

@@ -66,7 +66,7 @@ class Recovery:
                     await life.wait_started()
 
     async def retry(self, owned: list[Owned]) -> None:
-        """Restore again what could not be restored for an unexpected error."""
+        """Retry to restore the sessions whose restoration has failed with an unexpected error."""
         if not self._unrestored:
             return
         by_session = dict(owned)
@@ -77,9 +77,10 @@ class Recovery:
         self._resume(by_session)
 
     def may_reap(self, internal_id: str, found: Container) -> bool:
-        """False for a running container with an unreadable label: that is left to the operator.
+        """Return whether an orphaned container may be removed.
 
-        Nor may be removed what could not be restored yet.
+        Not if it runs and its label is unreadable, which is left to the operator, or if its
+        session could not be restored yet.
         """
         if internal_id in self._unrestored:
             return False
@@ -125,15 +126,15 @@ class Recovery:
 
 
 def _has_run(found: Container) -> bool:
-    """True unless its program has surely not been executed: it was not, or waits for it."""
+    """Return whether a program may have been executed in a container."""
     return found.status is not ContainerStatus.CREATED and not found.waits
 
 
 def _as_labelled(internal_id: str, found: Container) -> Session:
-    """A session from its label, which dates from the container's creation.
+    """Return a session by the label of its container, which dates from the container's creation.
 
-    Of one that took a prepared container the label has the shape alone: the control plane repeats
-    the rest, as it does for a claimed standby. Raises ValueError if the label is invalid.
+    The label of a prepared container has the shape alone: the control plane repeats the rest of
+    the session, as for a claimed standby. Raises ValueError if the label is invalid.
     """
     session = decode_label(found.labels)
     if session.is_template:

@@ -1,4 +1,4 @@
-"""One session in memory: its state, its waiters, and how changes are recorded."""
+"""One session in memory: its state, its waiters and the recording of its changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,10 +17,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """The identity for a standby; `ttl` in seconds from the claim, None for none.
+    """The identity for a standby; `ttl` is in seconds from the claim, None for no limit.
 
     `request` is the caller's JSON. `again` repeats a claim that the control plane has stored
-    already; a standby in doubt accepts no other.
+    already; a standby in doubt accepts no other claim.
     """
 
     identity: Identity
@@ -68,7 +68,7 @@ class Life:
 
     @property
     def is_starting(self) -> bool:
-        """True until the start has succeeded or failed; undoing a failed one may take longer."""
+        """True until the start has succeeded or failed; the undo of a failure may take longer."""
         return not (self.started or self.removed.is_set() or self.start_error is not None)
 
     async def wait_started(self) -> None:
@@ -115,7 +115,7 @@ class Life:
     async def record(self, session: Session) -> None:
         """Record a change that is applied later, if the disk is not full.
 
-        What is removed stays removed: nothing is recorded of it.
+        A removed session stays removed: its changes are not recorded.
         """
         if self.removed.is_set():
             return
@@ -164,7 +164,7 @@ class Life:
             self._runtime.deadlines.arm(self.session.internal_id, self.session.deadline)
 
     def release(self) -> None:
-        """Release its reservation."""
+        """Release the ports and the capacity of the session."""
         self._reservations.release(self.session.internal_id)
 
     def finish_start(self, error: AgentError | None = None) -> None:
@@ -190,9 +190,9 @@ def trace_fields(session: Session) -> dict[str, str]:
 
 
 def _is_awaited(before: Session, after: Session) -> bool:
-    """True if a caller may wait for watchers to see a change: readiness, or an end.
+    """Return whether a caller may wait until watchers see a change: readiness, or an end.
 
-    A start, a claim and a stop are answered by themselves.
+    The answers to starts, claims and stops report other changes.
     """
     has_ended = after.state.ended and not before.state.ended
     return has_ended or after.ready_time != before.ready_time

@@ -1,12 +1,12 @@
 """The task of one session, from its reservation to its sealed log.
 
-Every step is durable before the next begins, and is a failpoint for tests; the first record at the
-latest before its container starts. After an engine timeout the outcome is unknown and is read
-again, never assumed.
+Every step is durable before the next begins, and is a failpoint for tests; the first record is
+durable at the latest before the container starts. After an engine timeout the outcome is unknown
+and is read again, never assumed.
 
-One rule holds for a container that waits for its program, however it was started: its session's
-task hands the program over, once, if the record says that the session runs; else it is removed
-(start), started by a later restart, or ended (stop).
+One rule holds for a container that waits for its program, however it was started: the task of its
+session hands the program over, once, if the session runs by its record. Otherwise the container is
+removed (start), started by a later restart, or ended (stop).
 """
 
 import contextlib
@@ -87,7 +87,7 @@ class Lifecycle:
     async def _run_each(self, *parts: Callable[[], Awaitable[None]]) -> None:
         """Run the parts of the task; after an unexpected error, run the same part again.
 
-        So no session is left without its task, and its container always has a session.
+        No session is left without its task, and its container always has a session.
         """
         life = self._life
         for part in parts:
@@ -138,7 +138,7 @@ class Lifecycle:
     async def _leave(self, prepared: Prepared) -> None:
         """Remove the container that the session has taken, and take other ports.
 
-        Only once the container is gone may another one execute the program, or have its ports.
+        No other container may execute the program or have its ports before the removal.
         """
         life = self._life
         name = name_of(life.session)
@@ -256,7 +256,7 @@ class Lifecycle:
             await self._finish(found)
 
     async def _adopt_run(self, container: Container) -> None:
-        """Go on with a container that others have restarted: it is still this session."""
+        """Continue with a container that others have restarted: it is still of this session."""
         self._waits = container.waits
         if not self._waits:
             session = runs.next_run(self._runtime.clock, self._life.session, container)
@@ -292,9 +292,10 @@ class Lifecycle:
         return replace(end, time=None)
 
     async def _resume(self) -> None:
-        """Hand the program to the container of a running session, which others have started.
+        """Hand the program to the waiting container of a running session.
 
-        Or an earlier agent has, which was killed before it did so.
+        Another program has started the container, or an earlier agent that was killed before it
+        handed the program over.
         """
         life = self._life
         runtime = self._runtime
@@ -349,8 +350,8 @@ class Lifecycle:
     ) -> None:
         """Record a run of a started container, publish session.json, hand the program over.
 
-        Nothing is handed to a container that does not wait: it has been handed its program
-        already, or an older agent has made it without such an init. Raises SessionStoppedError
+        A container that does not wait gets no program: it has its program already, or an older
+        agent has made it without an init that waits. Raises SessionStoppedError
         before the hand-over if a stop was requested; the stop then ends the container.
         """
         life = self._life
@@ -455,7 +456,7 @@ class Lifecycle:
     # -- a start that failed -------------------------------------------------------------------
 
     async def _undo(self, error: AgentError) -> None:
-        """Remove all of a failed start; if that needs retries, report the error first."""
+        """Remove all parts of a failed start; if that needs retries, report the error first."""
         life = self._life
         back_off = BackOff(self._runtime.clock)
         while True:

@@ -271,13 +271,13 @@ class PreparedContainers:
             return False
         return True
 
-    def _note_result(self, key: str, cause: str, is_silent: bool) -> None:
+    def _note_result(self, key: str, cause: str, is_unresponsive: bool) -> None:
         """Note a failure of a shape, or without a cause a success."""
         if cause:
             self._setbacks.note(key, cause, self._now())
         else:
             self._setbacks.note_success(key)
-        if is_silent:
+        if is_unresponsive:
             self._engine_answers = False
 
     @property
@@ -289,7 +289,7 @@ class PreparedContainers:
         return max(0, min(self._runtime.settings.prepared, room))
 
     def _causes(self) -> dict[str, str]:
-        """Why preparing has failed, by shape, until it succeeds."""
+        """Return the cause of the last failure of each shape that has not succeeded since."""
         causes = self._setbacks.causes(self._now())
         return {key: cause for key, cause in causes.items() if key in self._demands}
 

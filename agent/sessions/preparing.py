@@ -103,19 +103,19 @@ class Preparing:
     async def _prepare(self, template: Session) -> None:
         prepared_id = template.internal_id
         cause = ""
-        is_silent = False
+        is_unresponsive = False
         try:
             prepared = await self._prepared(template)
             cause = "" if prepared.container.waits else "it ended at once"
         except AgentError as error:
             cause = str(error)
-            is_silent = isinstance(error, EngineUnavailableError | EngineTimeoutError)
+            is_unresponsive = isinstance(error, EngineUnavailableError | EngineTimeoutError)
         except Exception:
             log.exception("cannot prepare a container: internal error", prepared=prepared_id)
             cause = str(AgentError())
         finally:
             self._reservations.start_slots.release(template.spec.identity.account)
-        self._note_result(shape_key(template.spec), cause, is_silent)
+        self._note_result(shape_key(template.spec), cause, is_unresponsive)
         if cause:
             log.warning("cannot prepare a container", image=template.spec.image, error=cause)
             self.remove(prepared_id, prepared_name(prepared_id), Discard.FAILED)

@@ -23,14 +23,14 @@ ForgetFlows = Callable[[Sequence[Port]], Awaitable[None]]
 
 
 class Sources(Interface):
-    """Translates the source of what containers send, as long as they are open."""
+    """Translates the source addresses of packets from containers between `open` and `close`."""
 
     async def open(self, session: Session, container: Addressed) -> None:
-        """Begin, or go on with other addresses. Empty addresses are ignored."""
+        """Begin to translate for a container, or change its addresses; ignores empty ones."""
         ...
 
     async def close(self, holder: str) -> None:
-        """End for the container made for this id, if there is one."""
+        """Stop translating for the container made for this id; no-op if there is none."""
         ...
 
 
@@ -53,7 +53,7 @@ class Runtime:
     failpoint: Reach
 
     async def end_run(self, holder: str) -> None:
-        """Release what is kept of a run for the container made for this id.
+        """Release the resources of a run of the container made for this id.
 
         Its processes have ended, and the engine has not given its address to another container.
         """

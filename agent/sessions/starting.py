@@ -88,8 +88,8 @@ async def start_prepared(
 ) -> Session:
     """Start a session in the prepared container that it has taken, without asking the engine.
 
-    The container has waited for a while: see UNUSABLE for the errors after which the session may
-    start without it. After those, too, it may have executed the program.
+    The container has waited for a while. UNUSABLE has the errors after which the session may start
+    without the container, which may have executed the program even then.
     """
     await step("start.reserved")
     program = await runtime.engine.program(session.spec.image, session.spec.args)

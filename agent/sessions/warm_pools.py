@@ -1,8 +1,8 @@
 """The warm pools of a host, kept full also without a control plane.
 
-`domain/kept/standby_plan.py` decides what to start and stop; this module executes the plan. A
-standby starts like any session, but only while `StartSlots.has_spare`; each that has started is
-followed by the next of the plan, without another pass.
+`domain/kept/standby_plan.py` plans which standbys to start and stop; this module executes the
+plan. A standby starts like any session, but only while `StartSlots.has_spare`. After a standby has
+started, the next one of the plan starts without another pass.
 """
 
 import asyncio
@@ -205,7 +205,7 @@ class WarmPools:
         )
 
     def _update_standbys(self) -> None:
-        """Update the standbys from what happened since the last pass."""
+        """Update the standbys by the changes since the last pass."""
         for internal_id, life in list(self._standbys.items()):
             with contained("cannot update a standby: internal error", session=internal_id):
                 self._update(internal_id, life)

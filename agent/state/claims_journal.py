@@ -1,10 +1,10 @@
 """The journal of claims: the records of claimed sessions, until record.json is replaced.
 
-What is claimed is a standby or a prepared container. A session in a prepared container has no
-record.json at first. A claim appends one line. All lines that wait are flushed together, so that
+Sessions claim standbys or prepared containers. A session in a prepared container has no
+record.json at first. A claim appends one line. All waiting lines are flushed together, so that
 many claims cost one flush. A line counts until the session's next change replaces record.json, or
-until it is deleted; the file is rewritten when most of it no longer counts. What a power failure
-leaves of lines that were not yet flushed is ignored: their callers got no answer.
+until the line is deleted; the file is rewritten when most of it no longer counts. Remains of lines
+that were not flushed before a power failure are ignored: their callers got no answer.
 """
 
 import contextlib
@@ -39,7 +39,8 @@ class ClaimsJournal:
     def rewrite(self, records: Mapping[str, bytes]) -> None:
         """Keep the records that count, by internal id; a full disk keeps all. Blocks.
 
-        This flushes also what a killed agent has written and not flushed: it counts from now on.
+        This also flushes lines that a killed agent has written and not flushed; they count from
+        now on.
         """
         self._lines = {internal_id: b"%b\n" % record for internal_id, record in records.items()}
         try:

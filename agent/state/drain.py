@@ -24,7 +24,7 @@ RENEWED_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DrainOrder:
-    """Begin a drain and stop sessions after `remaining` seconds, or cancel it.
+    """An order to drain the host and stop sessions after `remaining` seconds, or to cancel it.
 
     `ordered_time` is the end of `remaining` in Unix time by the caller's clock.
     """
@@ -77,7 +77,7 @@ class HostDrain:
         self._deadlines.arm(DRAIN, deadline_by(self._clock, RENEWED_SECONDS))
 
     def empty_time(self, live: Iterable[Session]) -> float | None:
-        """The Unix time by which all of these sessions end; None if one has no deadline."""
+        """Return the Unix time by which all of these sessions end; None if one has no deadline."""
         ends = []
         drained = _latest(self.now)
         for session in live:
@@ -97,9 +97,9 @@ class HostDrain:
 
 
 def _latest(drain: Drain) -> Deadline | None:
-    """The deadline of a drain, with the later Unix time of the host's clock and the caller's.
+    """Return the deadline of a drain, with the later Unix time of the host's and caller's clock.
 
-    Unix time counts after a reboot; either clock may have been wrong.
+    After a reboot the deadline is read in Unix time; either clock may have been wrong.
     """
     if drain.deadline is None or drain.ordered_time is None:
         return drain.deadline

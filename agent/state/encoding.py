@@ -1,4 +1,4 @@
-"""How sessions are written: to record.json, to a container's label, and for the game."""
+"""The encoding of sessions: in record.json, in a container's label, and for the game."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ SESSIONS = TypeAdapter(Session)  # The content of record.json
 
 
 def encode_label(session: Session) -> str:
-    """The record for the container's label, without secrets."""
+    """Return the record for the container's label, without secrets."""
     public = session.with_changes(spec=session.spec.without_secrets, program=())
     return SESSIONS.dump_json(public).decode()
 
@@ -27,7 +27,7 @@ def decode_label(labels: Mapping[str, str]) -> Session:
 
 
 def public_view(session: Session, drain: Drain) -> bytes:
-    """The content of session.json. Times are in milliseconds."""
+    """Return the content of session.json. Times are in milliseconds."""
     identity = session.spec.identity
     view = json.dumps(
         {

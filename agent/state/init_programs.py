@@ -44,7 +44,7 @@ def install(state_dir: Path, program: InitProgram) -> Path:
 
 
 def keep(state_dir: Path, program: InitProgram, used: Collection[str]) -> None:
-    """Have this program on the host, and no other that is not `used`.
+    """Install this program, and remove all others that are not `used`.
 
     Raises:
         OSError: The file cannot be written.

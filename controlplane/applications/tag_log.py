@@ -1,8 +1,8 @@
-"""Writes to the log of events where tags have been pulled, and for what pulls have failed.
+"""Writes to the log of events where tags have been pulled, and why pulls have failed.
 
-It looks at the images that a host has or lacks since its report before, at the tags of
-applications that were changed, and at refused pulls. What the log has is in the database: only
-what differs from it is written, all of a moment together.
+It looks at the images that a host has gained or lost since its report before, at the tags of
+changed applications, and at refused pulls. The database has the state that the log describes;
+only differences from this state are written, those of one moment in one transaction.
 """
 
 from collections.abc import Collection, Sequence
@@ -34,7 +34,7 @@ _ImagePlace = tuple[tuple[str, str], str]
 
 
 class _HostImages(NamedTuple):
-    """Images that a host may have got or lost; `is_first` of its first report."""
+    """Images that a host may have gained or lost; `is_first` in its first report."""
 
     agent: str
     images: frozenset[str]
@@ -61,15 +61,15 @@ _Note = _HostImages | _Failure | _Application
 
 @dataclass(slots=True)
 class _Changed:
-    """What is to be looked at."""
+    """Changes that wait to be compared with the log."""
 
     images: dict[str, set[str]] = field(default_factory=dict)
-    """By agent the images that its host may have got or lost."""
+    """Images that each agent's host may have gained or lost."""
     first: set[str] = field(default_factory=set)
     """The agents that have reported for the first time: what they lacked before is not known."""
     applications: set[_Application] = field(default_factory=set)
     failures: dict[_ImagePlace, dict[str, str]] = field(default_factory=dict)
-    """By reason the agent of a host that refused a pull."""
+    """For each image and place: the reasons of refused pulls, each with one agent."""
 
     def add(self, note: _Note) -> None:
         """Add a note to the older ones."""
@@ -93,7 +93,7 @@ class TagLog:
         self._clock = clock
         self._seen: dict[str, frozenset[str]] = {}  # The images by agent
         self._noted: dict[_ImagePlace, set[str]] = {}
-        """The reasons that were looked at, of images that their place lacks."""
+        """For each image that its place lacks: the reasons that were compared with the log."""
         self._follower = Follower("events of tags", self._write_changed, clock)
         fleet.subscribe(self._note_host)
         fleet.subscribe_to_failed_pulls(self._note_failure)

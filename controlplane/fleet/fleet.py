@@ -125,7 +125,7 @@ class Fleet:
             standbys=self.standbys,
             listened=self._listening.now,
             is_responsive=self.is_responsive,
-            was_silent=self._was_silent,
+            was_unresponsive=self._was_unresponsive,
             changed=self._notify,
             pull_failed=self._notify_of_pull,
         )
@@ -351,11 +351,12 @@ class Fleet:
             return set()
         return self._place(region, node_pool).index.lacking(asked, self._moment())
 
-    def silent(
+    def count_unresponsive(
         self, region: str, node_pool: str, wanted: Wanted, *, refused: frozenset[str]
     ) -> int:
-        """Count the hosts that do not answer, but may have room for a start."""
-        return self._place(region, node_pool).index.silent(wanted, refused, self._moment())
+        """Count the unresponsive hosts that may have room for a start."""
+        index = self._place(region, node_pool).index
+        return index.count_unresponsive(wanted, refused, self._moment())
 
     def view(self, host: Host) -> HostView | None:
         """Return a host as placement sees it now; None if it is not usable."""
@@ -373,7 +374,7 @@ class Fleet:
         host.state.give_back(internal_id)
         host.state.notify()
 
-    def _was_silent(self, agent: str) -> bool:
+    def _was_unresponsive(self, agent: str) -> bool:
         """Return whether an agent gets no starts or no calls before its next report."""
         host = self._hosts.get(agent)
         limit = min(self.unresponsive_after, self.unreachable_after)

@@ -1,8 +1,8 @@
-"""Writes to the log of events what is known of hosts in memory alone, and drains of sessions.
+"""Writes changes of hosts that only memory has, and drains of sessions, to the log of events.
 
-It looks at a host when the host has changed, and writes only what the log does not have yet: the
-changes of all hosts since the last transaction are one transaction. What the log has is in the
-rows of the hosts, so that a restart repeats nothing.
+It looks at a host when the host has changed. One transaction writes the changes of all hosts since
+the last one. The rows of the hosts have the state that the log describes, so that nothing is
+repeated after a restart.
 """
 
 from collections.abc import Collection
@@ -84,7 +84,7 @@ class FleetLog:
                 del self._changed[name]
 
     async def _write_drain(self, name: str) -> None:
-        """Mark the sessions of a host in portions, which leave the writer to others in between."""
+        """Mark the sessions of a host in portions, so that other transactions run in between."""
         host = self._fleet.host(name)
         if host is None or not _has_drain_to_write(host):
             return

@@ -60,14 +60,14 @@ class HostMaker:
         standbys: Standbys,
         listened: Callable[[], float],
         is_responsive: Callable[[str], bool],
-        was_silent: Callable[[str], bool],
+        was_unresponsive: Callable[[str], bool],
         changed: Callable[[Host], None],
         pull_failed: Callable[[Host, Pull], None],
     ) -> Host:
         """Make a host that nobody follows yet; `changed` is called on its changes.
 
-        `listened` reads the `ListeningClock`, by which `is_responsive` and `was_silent` evaluate
-        an agent.
+        `listened` reads the `ListeningClock`; `is_responsive` and `was_unresponsive` evaluate an
+        agent by it.
         """
         state = HostState(row, self._dial(row), standbys)
         deliveries = Deliveries(row.name, self._clock, self._random)
@@ -95,7 +95,7 @@ class HostMaker:
                 stops=stops,
                 orders=orders,
                 listened=listened,
-                was_silent=partial(was_silent, row.name),
+                was_unresponsive=partial(was_unresponsive, row.name),
             ),
             clock=self._clock,
         )
@@ -116,7 +116,7 @@ class HostMaker:
         stops: Stops,
         orders: Orders,
         listened: Callable[[], float],
-        was_silent: Callable[[], bool],
+        was_unresponsive: Callable[[], bool],
     ) -> Watch:
         return Watch(
             state,
@@ -129,7 +129,7 @@ class HostMaker:
             claims=ClaimReplay(state, self._store, self._reports, deliveries, self._clock),
             clock=self._clock,
             listened=listened,
-            was_silent=was_silent,
+            was_unresponsive=was_unresponsive,
             random=self._random,
             metrics=self._metrics,
             reach=self._reach,

@@ -13,8 +13,8 @@ from tiltyard.runtime.clock import Clock
 class OrderedStops:
     """Passes orders to hosts that are followed.
 
-    Any other gets its orders after its next snapshot. How old the last report is does not count:
-    a stream that goes on has no snapshot.
+    A host that is not followed gets its orders after its next snapshot. The age of the last
+    report does not matter: a stream that continues brings no snapshot.
     """
 
     def __init__(self, store: Store, host_of: Callable[[str], Host | None], clock: Clock) -> None:

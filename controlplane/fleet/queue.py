@@ -1,8 +1,8 @@
 """The choice of a host for a start, and the queues of starts that wait for a start slot.
 
 There is one queue per region and node pool, fair between accounts. A free slot goes to its queue
-in the same step of the event loop, so that no later start takes it; so does a prepared container,
-with which a start needs no slot.
+in the same step of the event loop, so that no later start takes it. The same holds for a prepared
+container, with which a start needs no slot.
 """
 
 import asyncio
@@ -82,9 +82,9 @@ class HostQueue:
         fleet.subscribe(self._offer)
 
     async def take_host(self, attempt: PendingAttempt, seconds: float) -> Host | None:
-        """Choose a host and reserve what the attempt needs, waiting up to `seconds`.
+        """Choose a host and reserve the resources of the attempt, waiting up to `seconds`.
 
-        None if the wait was called off.
+        Returns None if the wait was called off.
 
         Raises:
             NoCapacityError: No host has room, or no slot became free in time.
@@ -177,9 +177,11 @@ class HostQueue:
 
     def _no_room(self, attempt: PendingAttempt) -> NoCapacityError:
         region, _ = attempt.place
-        silent = self._fleet.silent(*attempt.place, attempt.wanted, refused=attempt.tried)
-        if not silent:
+        unresponsive = self._fleet.count_unresponsive(
+            *attempt.place, attempt.wanted, refused=attempt.tried
+        )
+        if not unresponsive:
             why = "no host has capacity"
             return NoCapacityError(region, why, RETRY_AFTER, NoCapacityCause.NO_ROOM)
-        why = f"no host that answers has capacity, and {silent} others do not answer"
+        why = f"no host that answers has capacity, and {unresponsive} others do not answer"
         return HostsUnresponsiveError(region, why, RETRY_AFTER)

@@ -21,7 +21,7 @@ _TOPICS = {Topic.HOST, Topic.NODE_POOL, Topic.REGISTRY, *_IMAGE_TOPICS}
 
 
 class Followed(Protocol):
-    """What rows are applied to: the fleet."""
+    """The fleet, as the reader of its rows changes it."""
 
     def set_rules(self, rules: dict[str, NodePoolRules]) -> None:
         """Replace the rules of all node pools."""

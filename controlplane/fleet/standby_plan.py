@@ -24,27 +24,27 @@ SHORT_AFTER = 5.0
 """Seconds for which a host may lack capacity for its share before it moves to others."""
 
 Shares = dict[str, tuple[int, Tag] | None]
-"""By agent, the share and the tag of a pool; None leaves the order unchanged."""
+"""The share of each agent in a pool, and its tag; None leaves the order unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What hosts keep of a pool. `is_filled`: they have these orders, and all standbys."""
+    """The shares of hosts in a pool. `is_filled`: they have these orders and all standbys."""
 
     shares: Shares = field(default_factory=dict)
     is_filled: bool = False
 
 
 class StandbyPlanner:
-    """Plans pools, those of a round one after the other: each gets what the others leave."""
+    """Plans the pools of a round in sequence: each gets the room that earlier pools leave."""
 
     def __init__(self, fleet: Fleet, clock: Clock) -> None:
         self._fleet = fleet
         self._clock = clock
         self._newest: dict[str, tuple[Tag, float]] = {}
-        """By pool, the newest tag that a host has pulled, and since when."""
+        """The newest tag of each pool that a host has pulled, and the time since then."""
         self._unfilled_since: dict[tuple[str, str], float] = {}
-        """Since when a host lacks capacity for its share, by pool and agent."""
+        """The time since which a host lacks capacity for its share, by pool and agent."""
         self._views: dict[str, HostView | None] = {}
         """The hosts in this round, including the standbys planned so far."""
 

@@ -44,7 +44,7 @@ REREAD_INTERVAL = 60.0  # Seconds between reads and plans of all pools without a
 MAX_BACK_OFF = 5.0
 
 _TOPICS = (Topic.POOL, Topic.TAG, Topic.APPLICATION, Topic.ACCOUNT, Topic.NODE_POOL)
-"""What the plan of a pool is made of; a removed account has none."""
+"""The topics on which the plan of a pool depends; a removed account has no pools."""
 
 HOSTS_IN_A_STEP = 100  # Hosts that get their orders in one step of the event loop
 

@@ -108,12 +108,12 @@ class _Count:
     """Counts over all hosts."""
 
     sessions: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    """By region, account, application and status."""
+    """Sessions by region, account, application and status."""
     unclaimed: Counter[Place] = field(default_factory=Counter)
     agents: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     pulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     image_bytes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """By region, node pool and account."""
+    """Bytes of images by region, node pool and account."""
     expiry: dict[Place, float] = field(default_factory=dict)
     room: Room = field(default_factory=Room)
 

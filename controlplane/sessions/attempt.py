@@ -31,13 +31,13 @@ REFUSED_BY_ADMISSION = LACK_OF_ROOM | {
     ErrorReason.ENGINE_UNAVAILABLE,
     ErrorReason.NOT_ALLOWED,
 }
-"""The agent refused before it began: the attempt left nothing."""
+"""Reasons of refusals before the agent began: the attempt left nothing."""
 
 NOTHING_STARTED = REFUSED_BY_ADMISSION | {
     ErrorReason.IMAGE_CANNOT_RUN,
     ErrorReason.INVALID_ARGUMENT,
 }
-"""Also no program was executed: the agent itself removes what it had begun."""
+"""Reasons after which no program was executed: the agent removes what it had created."""
 
 NOTHING_CLAIMED = frozenset(
     {

@@ -1,7 +1,7 @@
-"""What one attempt reserves in memory on a host, and the outcome of its call.
+"""The reservation of one attempt on a host, in memory, and the outcome of its call.
 
-A hold is released when no row names its attempt any more. Released earlier, a report of its host
-could end a session that continues on another host.
+A hold is released when no row names its attempt any more. If it were released earlier, a report of
+its host could end a session that continues on another host.
 """
 
 from abc import ABC, abstractmethod

@@ -9,7 +9,7 @@ from controlplane.sessions.start_request import Plan, StartRequest, requested_po
 
 
 class Plans:
-    """Looks up what requests name."""
+    """Looks up the application and the tag that a request names."""
 
     def __init__(self, applications: Applications, tags: Tags, claims: Claims) -> None:
         self._applications = applications

@@ -143,7 +143,7 @@ class Plan:
 
     @property
     def wanted(self) -> Wanted:
-        """What a host must have."""
+        """The requirements that a host must meet."""
         return wanted_for(self.spec(""))
 
     def spec(self, session_id: str) -> SessionSpec:

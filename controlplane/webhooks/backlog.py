@@ -1,6 +1,6 @@
-"""What one webhook has to deliver: events of the log in order, and failed ones that are due.
+"""The deliveries of one webhook: events of the log in order, and failed events that are due.
 
-Without an attempt under way, everything up to `position` is delivered or in `failed`.
+While no attempt is under way, every event up to `position` is delivered or in `failed`.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from controlplane.domain.webhooks.attempts import GAP, Answer, FailedEvent, Prog
 from controlplane.domain.webhooks.retries import Decision, Disable, Done, Failing, Retry, decide
 
 MOST_FAILED = 1000
-"""Failed events of a webhook without an order, beyond which it reads no further ones."""
+"""Failed events of a webhook without an order, at which it reads no further events."""
 
 LONGEST_WAIT = 30 * 3600.0  # Seconds until a retry at most, whatever the wall clock says
 
@@ -32,7 +32,7 @@ class Backlog:
         self._failed = dict(progress.failed)
         self._since = progress.failing_since
         self._under_way: dict[int, float] = {}
-        """By number: the time of the event."""
+        """The time of each event that is being attempted, by its number."""
         if progress.gap is not None and GAP not in self._failed:
             self._failed[GAP] = FailedEvent(GAP, 0, now, now)
         self._due_at = {
@@ -59,7 +59,7 @@ class Backlog:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest event that is not delivered happened, or failed first; None if none."""
+        """The time of the oldest undelivered event or of its first failure; None without such."""
         return min(self._waiting_since(), default=None)
 
     @property

@@ -160,7 +160,7 @@ async def test_error_about_a_session_that_is_restored_from_its_container(
 async def test_error_of_a_session_that_was_being_started_does_not_delay_the_host(
     host: Host, fails: Any
 ) -> None:
-    """By its record, which is an older one: its game runs."""
+    """The record on disk is an older one: the game runs."""
     internal_id = an_id()
     async with host() as agent:
         path = agent.records.directory(internal_id) / "record.json"

@@ -240,7 +240,7 @@ async def test_failed_transaction_of_a_claim_leaves_no_start(
 
 
 async def test_a_claim_is_described_as_running_from_its_commit_on(system: System) -> None:
-    """Before its host has answered, before that is confirmed, and then."""
+    """The test looks before the host answers, before the confirmation, and after it."""
     await keep(system)
     shown: list[Any] = []
 
@@ -264,7 +264,7 @@ async def test_a_claim_is_described_as_running_from_its_commit_on(system: System
 
 
 async def test_a_session_is_stopped_during_its_claim(system: System) -> None:
-    """By the id of its standby."""
+    """The caller stops it by the id of its standby."""
     await keep(system)
     start, claiming = await system.held_start("after_claim", id="x")
     (claim,) = system.agent.claimed

@@ -222,15 +222,15 @@ async def test_slot_is_not_offered_to_starts_refused_by_its_host(tmp_path: Path)
         assert gate.begun == ["first", "second"]
 
 
-async def test_host_that_was_silent_gets_a_waiting_start_with_its_heartbeat(
+async def test_host_that_was_unresponsive_gets_a_waiting_start_with_its_heartbeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was silent for too long to be chosen, and too short for a new connection."""
+    """It sent no report for too long to be chosen, and too short for a new connection."""
     monkeypatch.setattr(watch, "MESSAGE_TIMEOUT", 3600.0)
     system = System(tmp_path, agents=2, in_order=True, unresponsive_after=1.0)
-    busy, silent = system.agents
+    busy, quiet = system.agents
     busy.beat = 0.05
-    silent.beat = 3600.0
+    quiet.beat = 3600.0
     async with system:
         await system.make_application()
         busy.change_host(start_slots=1)
@@ -238,11 +238,11 @@ async def test_host_that_was_silent_gets_a_waiting_start_with_its_heartbeat(
         gate = Gate(busy)
         first = await _begin(system, gate)
         fleet = system.control_plane.fleet
-        await eventually(lambda: fleet.report_age(system.link(silent.name)) > 1.0)
+        await eventually(lambda: fleet.report_age(system.link(quiet.name)) > 1.0)
         second = await _join(system, "second")
-        silent.send_heartbeat()
+        quiet.send_heartbeat()
         assert (await second).status == 201
-        assert len(silent.live) == 1
+        assert len(quiet.live) == 1
         gate.open()
         assert (await first).status == 201
 

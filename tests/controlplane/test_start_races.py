@@ -178,7 +178,7 @@ async def test_session_reported_during_failing_start_is_shown(
 async def test_session_of_attempt_is_stopped_when_the_database_fails(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, not with the next snapshot of its host."""
+    """The stop does not wait for the next snapshot of the host."""
 
     async def failing(_: Go) -> None:
         raise StoreError("as scripted")

@@ -21,7 +21,7 @@ def test_f46_a_container_that_is_removed_or_restarted_has_ended(machine: Machine
         agent.started_by_others = 1
         machine.docker("restart", "--time", "1", agent.container_of(restarted).name)
         agent.until(removed, *ENDED)
-        eventually(lambda: _is_known(agent, restarted, before), "it is known what became of it")
+        eventually(lambda: _is_known(agent, restarted, before), "the agent has noted the restart")
         has_ended = agent.session(restarted).state in ENDED
         agent.assert_ports_agree(kept, *([] if has_ended else [restarted]))
 

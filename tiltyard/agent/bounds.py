@@ -228,4 +228,4 @@ BOUNDS: dict[str, Bound] = {
     "WatchResponse.incarnation": _text(_ID),
     "WatchResponse.sequence": _SEQUENCE,
 }
-"""By message and field. Every other number, text and list of the contract fails a test."""
+"""The rule of each field, by message and field. A test fails for a field without a rule."""

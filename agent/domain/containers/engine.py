@@ -46,9 +46,9 @@ def prepared_name(prepared_id: str) -> str:
 
 
 def name_of(session: Session) -> str:
-    """The id of a session's container, since others may rename it, or its name before that.
+    """Return the id of a session's container, or its name while it has no id.
 
-    Also of a container to prepare, by its template.
+    Other programs may rename containers. A template names the container to prepare.
     """
     named = prepared_name if session.is_template else container_name
     return session.container or named(session.internal_id)
@@ -356,7 +356,8 @@ class Engine(Interface):
     async def end_forgotten(self, container: str) -> None:
         """End the processes of a container that the engine takes for not running; no-op if none.
 
-        An engine that is killed during a start does, and would remove it without its processes.
+        An engine that was killed during a start reports such a container as not running, and
+        would remove it while its processes live.
         """
         ...
 
@@ -371,16 +372,16 @@ class Engine(Interface):
     async def signal_process(self, process: Process, signal: str) -> None:
         """Send a signal to a process, without asking the engine; no-op if it is gone.
 
-        `signal` is a name or a number, as in `agent.domain.stopping.signal_number`. Raises
-        EngineError if the agent is not allowed to.
+        `signal` is a name or a number, as in `agent.domain.sessions.stopping.signal_number`.
+        Raises EngineError if the agent is not allowed to send it.
         """
         ...
 
     async def wait_end(self, process: Process, channel: Path | None = None) -> ReportedEnd | None:
         """Wait until the process is gone, without asking the engine.
 
-        `channel`: that of its container, whose init may report the end of the program. What it
-        reports between a hand-over and the first wait is kept for that.
+        `channel` is the channel of its container, whose init may report the end of the program.
+        Reports that arrive after the hand-over and before the first wait are kept for this wait.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Which session has a container. Pure."""
+"""The assignment of containers to sessions. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,1 +1,1 @@
-"""What the sessions of a host share: resources, ports, limits of the kernel. Pure."""
+"""The resources that the sessions of a host share: capacity, ports, kernel limits. Pure."""

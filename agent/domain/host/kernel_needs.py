@@ -1,7 +1,7 @@
-"""What sessions need of settings of the kernel that all containers of a host share.
+"""The values that sessions need of kernel settings that all containers of a host share.
 
-What the kernel counts for a user, it counts for all sessions together, since all their programs
-are processes of the same users.
+Per-user counts of the kernel are shared by all sessions, since all their programs are processes of
+the same users.
 """
 
 from dataclasses import dataclass

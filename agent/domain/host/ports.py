@@ -176,7 +176,7 @@ class PortPool:
         return self._holding(run, holders)
 
     def _holding(self, numbers: AbstractSet[_Number], holders: Iterable[str]) -> set[str]:
-        """Those of these holders that hold one of these ports."""
+        """Return the holders among these that hold one of these ports."""
         return {each for each in holders if not numbers.isdisjoint(_numbers(self.held(each)))}
 
     def _host_ports(

@@ -1,1 +1,1 @@
-"""What a host keeps in advance: prepared containers and standbys. Pure."""
+"""The containers that a host keeps in advance: prepared ones and standbys. Pure."""

@@ -63,7 +63,8 @@ class Demands(Mapping[str, Demand]):
     def review(self, now: float, waiting: Mapping[str, int]) -> None:
         """Lower demands that are due, given the unused containers of each shape; drop old ones.
 
-        The newest MOST_CONTAINERS stay: a host cannot keep one of each of more shapes.
+        The demands with the latest starts stay, at most MOST_CONTAINERS: a host has no room for
+        one container each of more shapes.
         """
         for key, demand in list(self._by_key.items()):
             if demand.is_current(now):

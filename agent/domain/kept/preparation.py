@@ -62,7 +62,7 @@ class Demand:
         return self.ordered or self._started_within(FORGOTTEN_SECONDS, now)
 
     def is_steady(self, now: float) -> bool:
-        """Return whether what is kept stays, since a start was just now."""
+        """Return whether the containers of this shape stay, since a start used it recently."""
         return self._started_within(STEADY_SECONDS, now)
 
     def after_start(self, now: float, *, waiting: int) -> "Demand":
@@ -87,7 +87,7 @@ class Demand:
 
 
 class Discard(enum.Enum):
-    """Why a prepared container is removed without a session."""
+    """The reason for which a prepared container is removed without a session."""
 
     UNNEEDED = "unneeded"  # The plan wants fewer of its shape
     OUTDATED = "outdated"  # A container of its shape would be created in another way now

@@ -20,7 +20,7 @@ class Prepared:
 
     @property
     def prepared_id(self) -> str:
-        """Its id, which names its folder and holds its ports."""
+        """The id of the container, which names its folder and holds its ports."""
         return self.template.prepared
 
 

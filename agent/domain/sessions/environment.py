@@ -1,7 +1,7 @@
-"""What a program is executed with: its arguments, injected variables and the caller's. Pure.
+"""The strings of a program: its arguments, injected variables and the caller's. Pure.
 
-The kernel executes no program whose strings are too long. The limits here add up to less than its
-2 MiB, pointers and what an image itself can have included: 147 KiB at most (`why_refused`).
+The kernel executes no program whose strings exceed 2 MiB in all. The limits here add up to less,
+pointers and the strings of an image included, which are at most 147 KiB (`why_refused`).
 """
 
 import re

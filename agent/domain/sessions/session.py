@@ -205,7 +205,10 @@ class Session:
 
     @property
     def holds_reservation(self) -> bool:
-        """True while it holds ports and capacity, as also a dead one with a process does."""
+        """True while the session holds ports and capacity.
+
+        It holds them until its end, and after its end while its process lives.
+        """
         return not self.state.ended or self.process is not None
 
     @property

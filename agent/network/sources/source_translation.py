@@ -115,7 +115,7 @@ class SourceTranslation:
         self._held: dict[str, tuple[bytes, Ports]] = {}
         """The address and ports of each container, by the id for which it was made."""
         self._left: frozenset[Private] = frozenset()
-        """What the last look has found of no container."""
+        """The sources that the last look found, and that belong to no container."""
         self._threads = Threads(1, "source-translation")
         self._batches = Batches[bytes, None](self._apply, "source-translation")
         self.warnings: tuple[str, ...] = ()
@@ -210,13 +210,13 @@ class _Kernel:
         self._table = table
         self._source: bytes | None = None
         self._there: dict[bytes, dict[Private, Public]] | None = None
-        """By address; None if others may have changed it."""
+        """The translations of each address; None if others may have changed the table."""
         self._is_made = False
         self._is_guarded = False
-        """Whether this agent has made the rules, which another one may have replaced."""
+        """True if this agent has made the rules; another agent may have made older ones."""
 
     def apply(self, wanted: Mapping[bytes, Ports]) -> None:
-        """Give these addresses the translations of their ports alone."""
+        """Make the translations of these addresses agree with their ports."""
         try:
             self._apply(wanted)
         except OSError:
@@ -226,9 +226,9 @@ class _Kernel:
     def compare(
         self, wanted: Mapping[bytes, Ports], remove: frozenset[Private]
     ) -> frozenset[Private]:
-        """Restore what is missing; return what no container of this host has.
+        """Restore missing translations; return sources that belong to no container of this host.
 
-        Of that, `remove` is removed: what has been found before.
+        Sources in `remove`, which an earlier call returned, lose their translations.
         """
         self._there = None
         self._source = None

@@ -26,7 +26,7 @@ _ALSO_RUN: Mapping[str, frozenset[str]] = {
     "amd64": frozenset({"386"}),
     "arm64": frozenset({"arm"}),
 }
-"""By architecture of an engine the others whose images it accepts."""
+"""The other architectures whose images an engine accepts, by its own architecture."""
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "ksh", "zsh", "busybox"})
 _COMMAND_OPTION = re.compile(r"-[a-z]*c\Z")

@@ -1,4 +1,4 @@
-"""Which warm pools are full, and which lack standbys for longer than a replacement takes. Pure."""
+"""Finds warm pools that are full, or lack standbys for longer than a replacement takes. Pure."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class PoolFills:
     def __init__(self) -> None:
         self._short_since: dict[str, float] = {}
         self._written: dict[str, tuple[int, bool]] = {}
-        """By pool, the revision and the state that the log of events has."""
+        """The revision and the state of each pool in the log of events."""
 
     @property
     def pending(self) -> Collection[str]:

@@ -1,6 +1,6 @@
-"""Which tags hosts have pulled, regions can start, or hosts failed to pull, as news. Pure.
+"""News of tags: hosts have pulled a tag or failed to, regions can start it. Pure.
 
-The log of events gets only what it does not have: a report that repeats is no news.
+The log of events gets only changes: a repeated report is no news.
 """
 
 from collections.abc import Iterable, Mapping

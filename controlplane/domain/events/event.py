@@ -1,4 +1,4 @@
-"""What all events have in common.
+"""The base class of all events.
 
 A transaction appends the events of its changes with `Database.append`; nothing else writes the
 log. A released kind keeps its name and its fields; a field that gets another meaning needs a new
@@ -26,10 +26,10 @@ class Audience(StrEnum):
 
 
 class Retention(Enum):
-    """How long events are kept.
+    """The classes of events by which their retention differs.
 
-    An account can cause any number of events, and loses its own oldest ones beyond a number. Each
-    of its classes has a number of its own: sessions do not push out what tokens were used for.
+    An account can cause any number of events; beyond a number, its oldest events are removed. Each
+    class has its own number: events of sessions do not push out those of the use of tokens.
     """
 
     AGE = auto()  # What operators did, by age alone
@@ -51,7 +51,7 @@ class Event:
     audience: ClassVar[Audience]
     retention: ClassVar[Retention]
     object_type: ClassVar[str]
-    """What `subject` names, in words for the documentation."""
+    """The kind of object that `subject` names, in words for the documentation."""
     version: ClassVar[int] = 1
     """The format of the data."""
 

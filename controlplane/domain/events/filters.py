@@ -1,4 +1,4 @@
-"""Which events a reader of the log gets."""
+"""Selects the events that a reader of the log gets."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,19 +23,19 @@ def _patterns(kinds: Collection[str]) -> tuple[str, ...]:
 
 
 ALL_PATTERNS = _patterns(KINDS)
-"""The kinds, and `topic.*` of their topics: what an operator can filter by."""
+"""The patterns by which an operator can filter: the kinds, and `topic.*` of their topics."""
 ACCOUNT_PATTERNS = _patterns([kind for kind in KINDS if kind in _FOR_ACCOUNTS])
-"""Those of the kinds that an account can get."""
+"""The patterns by which an account can filter: only the kinds that an account can get."""
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """A filter of the log; what is None or empty does not filter.
+    """A filter of the log; fields that are None or empty do not filter.
 
-    `account` is None for all accounts, which only operators read. Operators also get those events
-    of an account that the account itself does not get. `kinds`: kinds, or all of a topic
-    (`session.*`); without any, all but those of players. The other fields choose events of
-    sessions and their players, by what their data has.
+    `account` is None for all accounts, which only operators read. Operators also get the events of
+    an account that the account itself does not get. `kinds` are kinds, or all kinds of a topic
+    (`session.*`); if empty, all kinds except those of players. The other fields select events of
+    sessions and their players, by the data of the events.
     """
 
     account: str | None
@@ -51,7 +51,7 @@ class EventFilter:
     None for all but ONLY_IF_NAMED, also those of another release.
     """
     reads_data: bool = field(init=False, repr=False)
-    """Whether it depends on the data of events."""
+    """True if the filter depends on the data of events."""
 
     def __post_init__(self) -> None:
         """Find out now what each event is compared with: thousands of streams get one at once."""

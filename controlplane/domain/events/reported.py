@@ -29,11 +29,11 @@ _STOPPED = frozenset(
 
 @record(frozen=True, slots=True)
 class KnownSession:
-    """What is known of a session; times in milliseconds by the host's clock.
+    """The known state of a session; times in milliseconds by the host's clock.
 
-    `is_confirmed`: its host has reported it. `failed_ms` is when its last failed run ended,
-    `ready_ms` when the ports of its newest run were bound, `state_ms` when it entered its state;
-    None of a row.
+    `is_confirmed`: its host has reported it. `failed_ms` is the end of its last failed run,
+    `ready_ms` the time when its newest run had bound its ports, `state_ms` the beginning of its
+    state, None if read from a row.
     """
 
     is_confirmed: bool

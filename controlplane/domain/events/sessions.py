@@ -17,9 +17,9 @@ _Named = tuple[str, str, Actor, float, *_Place, Mapping[str, str] | None, str | 
 
 
 class SessionSubject(NamedTuple):
-    """What all events of a session say of it. `labels` is the JSON text of its row.
+    """The fields that all events of a session have. `labels` is the JSON text of its row.
 
-    `traceparent` is that of its start, "" if there was none.
+    `traceparent` is the one of the start request, "" if the request had none.
     """
 
     account: str

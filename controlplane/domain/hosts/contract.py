@@ -70,7 +70,7 @@ class HostSession:
 
     @property
     def ports_by_name(self) -> dict[str, int]:
-        """Its host ports by container port and protocol, such as `7777/udp`."""
+        """The host ports of the session by container port and protocol, such as `7777/udp`."""
         return {f"{port.container}/{port.protocol}": port.host for port in self.ports}
 
     @property

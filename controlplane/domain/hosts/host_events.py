@@ -20,22 +20,22 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class RoomChanged:
-    """Its capacity, what is reserved or held of it, or whether it takes sessions."""
+    """The capacity, the reservations or the availability of the host changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsChanged:
-    """The start slots in use, or their number."""
+    """The start slots of the host changed: those in use, or their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpareChanged:
-    """The prepared containers, or how many of them starts in flight count on."""
+    """The prepared containers changed, or the number that starts in flight count on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImagesChanged:
-    """The images that it has pulled."""
+    """The images that the host has pulled changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class PortsChanged:
 
 @dataclass(frozen=True, slots=True)
 class DoubtChanged:
-    """Whether it is in doubt."""
+    """The host came into doubt, or is no longer in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyChanged:
-    """Its measured latency."""
+    """The measured latency of the host changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailuresChanged:
-    """The failed starts because of which applications avoid it."""
+    """The failed starts for which applications avoid the host changed."""
 
 
 HostEvent = (

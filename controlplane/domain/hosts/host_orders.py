@@ -13,9 +13,9 @@ class HostImages:
     """Images that a host must have, and those of withdrawn tags that it may remove."""
 
     wanted: Mapping[str, AbstractSet[str]]
-    """By image the accounts that have it enabled."""
+    """The accounts that have each image enabled."""
     surplus: Mapping[str, AbstractSet[str]]
-    """By image the accounts that had it enabled; "" for removed accounts."""
+    """The accounts that had each image enabled; "" for removed accounts."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Compressed bytes of wanted images; 0 if unknown."""
     platforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from tiltyard.records import record
 _without_sequence = attrgetter(
     *(each.name for each in fields(HostSession) if each.compare and each.name != "sequence")
 )
-"""Returns the fields of a report that its row depends on."""
+"""Returns the fields of a report on which the row of the session depends."""
 
 
 class TakenPorts:
@@ -21,7 +21,7 @@ class TakenPorts:
 
     def __init__(self) -> None:
         self.by_protocol: dict[Protocol, dict[int, int]] = {each: {} for each in Protocol}
-        """How many use a port, without zeros."""
+        """The number of uses of each port, without zeros."""
         self._changed: list[PortOnHost] = []
 
     def take(self, protocol: Protocol, port: int) -> None:

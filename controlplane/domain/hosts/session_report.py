@@ -8,7 +8,7 @@ from tiltyard.ends import FailedRun, Limit, Moment, StopResult
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """How a session ended, its history, what it used, and the end of its log.
+    """The end of a session, its history, its use of resources, and the end of its log.
 
     `log` is None if the host does not have it; `log_truncated` if it is only the end of the log,
     `log_damaged` if the engine could not read a part of the log. `prepared`: it used a prepared

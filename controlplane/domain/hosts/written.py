@@ -1,13 +1,13 @@
-"""How far the reports of a host are in the rows of its sessions."""
+"""The position up to which the reports of a host are in the rows of its sessions."""
 
 from typing import NamedTuple
 
 
 class Written(NamedTuple):
-    """How far the reports of one incarnation of an agent are in the rows of its sessions.
+    """The sequence up to which the reports of an incarnation of an agent are in rows.
 
-    A live session of the incarnation whose row has a report with a `sequence` up to this one
-    has not changed since that report.
+    A live session of the incarnation whose report has a sequence up to `sequence` has not changed
+    since its row was written.
     """
 
     incarnation: str = ""

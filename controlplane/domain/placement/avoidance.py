@@ -18,7 +18,10 @@ class AvoidedRows:
         self._until: dict[int, Mapping[Owner, float]] = {}
         self._rows: dict[Owner, Rows] = {}
         self._due: list[tuple[float, int, int, Owner]] = []
-        """When rows may be avoided no longer: a heap of time, number of the entry, row, owner."""
+        """A heap of the times at which rows may no longer be avoided.
+
+        An entry has the time, its own number, the row and the owner.
+        """
         self._numbers = count()
 
     def change(self, row: int, until: Mapping[Owner, float]) -> None:

@@ -60,14 +60,14 @@ class HostIndex:
         self._rooms: list[HostRoom] = []
         self._facts: dict[str, Rows] = dict.fromkeys(_FACTS, 0)
         self._amounts = {name: Numbers() for name in _AMOUNTS}
-        self._heard = Recent()
+        self._reports = Recent()
         self._doubted: Rows = 0
         self._latency_of: list[int] = []
         self._latencies = Numbers()
         self._slots: list[Slots] = []
         self._with_slot: Rows = 0
         self._other_slots: dict[str, Rows] = {}
-        """By account, the rows for which `_with_slot` is wrong."""
+        """The rows for which `_with_slot` is wrong, by account."""
         self._avoided = AvoidedRows()
         self._images = Keys[str](MOST_KEYS)
         self._shapes = Keys[str](MOST_KEYS)
@@ -99,14 +99,14 @@ class HostIndex:
         self._shapes.replace(row, frozenset())
         for ports in self._ports.values():
             ports.replace(row, frozenset())
-        self._heard.forget(row)
+        self._reports.forget(row)
         self._agents[row] = ""
         self._free.append(row)
         del self._row_of[agent]
 
     def note_report(self, agent: str, time: float) -> None:
         """Note that a host has reported."""
-        self._heard.hear(self._row_of[agent], time)
+        self._reports.note_report(self._row_of[agent], time)
 
     def set_room(self, agent: str, room: HostRoom | None) -> bool:
         """Set what a host has left; None if it is not known. Return whether its health changed."""
@@ -218,13 +218,13 @@ class HostIndex:
                 found.add((wanted, refused))
         return found
 
-    def silent(self, wanted: Wanted, refused: Collection[str], moment: Moment) -> int:
-        """Count the hosts that do not answer, but may have room for a start.
+    def count_unresponsive(self, wanted: Wanted, refused: Collection[str], moment: Moment) -> int:
+        """Count the unresponsive hosts that may have room for a start.
 
-        A host without a report for too long has the room that it reported last. Of one whose
-        engine does not answer, only the images are known.
+        A host without a report for too long has the room that it reported last. If the engine of
+        a host does not answer, only the images of the host are known.
         """
-        old = self._facts["is_open"] & ~self._heard.within(moment.max_age, moment.now)
+        old = self._facts["is_open"] & ~self._reports.within(moment.max_age, moment.now)
         roomy = self._roomy(wanted, old)
         without_engine = self._facts["is_known"] & ~self._facts["has_engine"]
         without_engine &= self._images.having(wanted.image)
@@ -233,12 +233,12 @@ class HostIndex:
     def has_usable(self, image: str, moment: Moment) -> bool:
         """Return whether a host that takes sessions has an image."""
         healthy = self._facts["is_healthy"] & self._images.having(image)
-        return bool(healthy & self._heard.within(moment.max_age, moment.now))
+        return bool(healthy & self._reports.within(moment.max_age, moment.now))
 
     def has_image(self, image: str, moment: Moment) -> bool:
         """Return whether a host has an image, also if it takes no sessions."""
         having = self._facts["is_known"] & self._images.having(image)
-        return self._heard.any_within(moment.max_age, moment.now, having)
+        return self._reports.any_within(moment.max_age, moment.now, having)
 
     def agents_with(self, image: str) -> list[str]:
         """Return the hosts that had an image by their last report."""
@@ -250,8 +250,8 @@ class HostIndex:
 
     def _with_room(self, wanted: Wanted, moment: Moment) -> Rows:
         """Return the hosts without a lasting obstacle: see `placement.has_room`."""
-        heard = self._heard.within(moment.max_age, moment.now)
-        return self._roomy(wanted, self._facts["is_open"] & heard)
+        responsive = self._reports.within(moment.max_age, moment.now)
+        return self._roomy(wanted, self._facts["is_open"] & responsive)
 
     def _roomy(self, wanted: Wanted, among: Rows) -> Rows:
         """Return the open hosts among these that have what a session needs."""

@@ -23,7 +23,7 @@ class NodePools:
     host_network_pools: frozenset[str] = frozenset()
     """Pools for which the settings file allows host networking."""
     rules: dict[str, NodePoolRules] = field(default_factory=dict)
-    """By node pool; a change applies from the next start on."""
+    """The rules of each node pool; a change applies from the next start on."""
 
     def strategy(self, name: str) -> Strategy:
         """Return the placement strategy of a node pool."""

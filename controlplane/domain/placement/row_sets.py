@@ -146,7 +146,7 @@ class Keys(Generic[_K]):
 
 
 class Recent:
-    """When each row was heard of last. Times must not decrease."""
+    """The time of the last report of each row. Times must not decrease."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[int, float] = OrderedDict()  # Of the rows in `_rows`, ascending
@@ -154,8 +154,8 @@ class Recent:
         self._rows: Rows = 0
         self._longest = 0.0  # The longest age for which rows were kept in `_rows`
 
-    def hear(self, row: int, time: float) -> None:
-        """Note that a row was heard of at a time."""
+    def note_report(self, row: int, time: float) -> None:
+        """Note the time of a report of a row."""
         if row in self._times:
             self._times.move_to_end(row)
         else:
@@ -164,13 +164,13 @@ class Recent:
         self._times[row] = time
 
     def forget(self, row: int) -> None:
-        """Note that a row was never heard of."""
+        """Forget the reports of a row."""
         if self._times.pop(row, None) is not None:
             self._rows ^= 1 << row
         self._old.pop(row, None)
 
     def within(self, age: float, now: float) -> Rows:
-        """Return the rows that were heard of at most `age` before `now`."""
+        """Return the rows that reported at most `age` before `now`."""
         if age > self._longest:
             self._look_again()
         self._longest = age
@@ -186,7 +186,7 @@ class Recent:
         return self._rows
 
     def any_within(self, age: float, now: float, among: Rows) -> bool:
-        """Return whether any of some rows was heard of at most `age` before `now`."""
+        """Return whether any of some rows reported at most `age` before `now`."""
         times = (self._time_of(row) for row in numbers_of(among))
         return any(now - time <= age for time in times)
 

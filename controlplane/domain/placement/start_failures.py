@@ -41,7 +41,7 @@ LACK_OF_ROOM = frozenset(
         ErrorReason.DRAINING,
     }
 )
-"""Why a host takes no more starts now; any other reason is reported to the caller."""
+"""Reasons for which a host takes no more starts now; the caller gets any other reason."""
 
 Owner = tuple[str, str]  # An account and its application
 

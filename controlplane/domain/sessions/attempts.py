@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 
 class Attempt(NamedTuple):
-    """What the row of a start names: one try on one host, under its own internal id.
+    """An attempt of a start on one host, under its own internal id; the row of the start names it.
 
-    For a claim the internal id is that of the standby. `host` is the public address.
+    An attempt to claim has the internal id of the standby. `host` is the public address.
     `is_unanswered`: the host was called and has not confirmed that nothing started.
     """
 

@@ -13,9 +13,9 @@ class StandbyTakenError(Exception):
 
 @record(frozen=True, slots=True)
 class ClaimedStandby:
-    """What a new session's row has of the standby that it claims.
+    """The fields of a claimed standby that the session's row copies.
 
-    `request`: the caller's, as JSON for the game.
+    `request` is the caller's start request as JSON, for the game.
     """
 
     attempt: Attempt

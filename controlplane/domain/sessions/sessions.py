@@ -23,7 +23,7 @@ class NewSession:
 
 
 class Reserved(NamedTuple):
-    """What the commit of a new session has done."""
+    """The result of the commit of a new session."""
 
     names_first: bool  # The row names the first attempt of a cold start
     is_audited: bool
@@ -33,8 +33,7 @@ class Session(NamedTuple):
     """A session's row; a tuple, since lists make thousands.
 
     `internal_id`, `agent` and `host` are those of the newest attempt, None and "" before the
-    first. `ports`, `labels` and `injected_env` are JSON
-    text.
+    first. `ports`, `labels` and `injected_env` are JSON text.
     """
 
     account: str

@@ -63,9 +63,9 @@ class FailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a webhook has come: events up to `position` are delivered, or in `failed`.
+    """The progress of a webhook: events up to `position` are delivered or in `failed`.
 
-    `failing_since`: when its endpoint failed first after the last delivery.
+    `failing_since`: the time of the first failure of its endpoint after the last delivery.
     """
 
     position: Position
@@ -76,7 +76,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an attempt changes, of a webhook in a generation.
+    """The changes that an attempt makes to a webhook, in one generation of the webhook.
 
     `position` is the new one of the webhook. `failed` is the event if it is delivered later. `gap`
     is the gap that the message named, if it was about one.

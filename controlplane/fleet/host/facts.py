@@ -1,4 +1,4 @@
-"""What is known of one host, for reading: `HostState` is what changes it."""
+"""The state of one host, for readers; only `HostState` changes it."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -19,7 +19,7 @@ from tiltyard.contract import Protocol
 
 
 class HostFacts:
-    """The state of one host, without what changes it. Nothing here waits."""
+    """The state of one host, read-only. Nothing here waits."""
 
     def __init__(self, row: Agent, client: AgentClient) -> None:
         self.name = row.name
@@ -27,7 +27,7 @@ class HostFacts:
         self.client = client
         self.observers: list[Observer] = []
         """Called with each event, in the step in which the host changes."""
-        self.latency = HostLatency(lambda: self._tell(LatencyChanged()))
+        self.latency = HostLatency(lambda: self._publish(LatencyChanged()))
         self._removed = False
         self._tried = False
         self._report: HostReport | None = None
@@ -49,7 +49,7 @@ class HostFacts:
         self._start_slots = StartSlots()
         self._claiming: set[str] = set()  # Standbys whose claim a task of this process handles
 
-    def _tell(self, event: HostEvent) -> None:
+    def _publish(self, event: HostEvent) -> None:
         for observer in self.observers:
             observer(event)
 
@@ -75,7 +75,7 @@ class HostFacts:
 
     @property
     def reported_at(self) -> float | None:
-        """When the host has reported last, in seconds of the `ListeningClock`."""
+        """The time of the last report of the host, in seconds of the `ListeningClock`."""
         return self._reported_at
 
     @property
@@ -125,7 +125,7 @@ class HostFacts:
 
     @property
     def lost(self) -> float | None:
-        """When the host and its sessions were given up as lost; None if they were not."""
+        """The time when the host and its sessions were given up as lost; None if they were not."""
         return self._lost
 
     @property

@@ -48,7 +48,7 @@ class Host:
             self.state.notify()  # the host itself has reported it
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow the host until `stop`; an unexpected error ends neither the group nor that."""
+        """Follow the host until `stop`; an unexpected error ends neither a task nor the group."""
         own = task_context(agent=self.name)
         self._tasks = [
             group.create_task(

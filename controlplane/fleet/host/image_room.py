@@ -28,7 +28,7 @@ class ImageRoom:
     """Compressed bytes of wanted images."""
     _held: Counter[str] = field(default_factory=Counter)
     _reserved: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By image that is being pulled the account, and the bytes that it is expected to take."""
+    """The account of each image that is being pulled, and the bytes that the image may take."""
     _counted: Mapping[str, int] = field(default_factory=dict)
     """The report of the host that was counted last."""
 

@@ -1,8 +1,8 @@
 """The images of one host: pulls missing ones, removes those no longer wanted.
 
-They are compared when the host reports other images, when a tag is enabled, and periodically. The
-same read has the shapes of its prepared containers. Only images that once belonged to a tag are
-removed, and only if nothing on the host uses them.
+Actual and desired images are compared when the host reports other images, when a tag is enabled,
+and periodically. The same query reads the shapes of prepared containers. An image is removed only
+if it once belonged to a tag and nothing on the host uses it.
 """
 
 import asyncio
@@ -214,9 +214,9 @@ class Images:
                 await self.clock.sleep(REPORT_WAIT)
 
     def _account_of(self, pull: Pull) -> str | None:
-        """Return the account that a pull is for: of those with a tag the least busy one.
+        """Return the account for which to pull an image: the least busy account with a tag of it.
 
-        None if the images of each fill its share of the host's disk.
+        None if the images of each such account fill its share of the host's disk.
         """
 
         def pulls_of(account: str) -> int:

@@ -1,4 +1,4 @@
-"""The starts in flight to one host: those that its own numbers do not include for sure."""
+"""The starts in flight to one host, which its own numbers may not include yet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,16 +50,16 @@ class StartsInFlight:
         return self._starts.pop(internal_id, None)
 
     def held(self) -> tuple[int, Resources]:
-        """Return the number of starts that the host does not count, and what they hold."""
+        """Return the number of starts that the host does not count, and their reservation."""
         if not self._starts:
             return 0, Resources()
         left = [start.reservation for start in self._starts.values() if not start.is_counted]
         return len(left), sum(left, Resources())
 
     def spare(self, prepared: Mapping[str, PreparedShape], shape: str) -> int:
-        """Return how many prepared containers of a shape wait that no start counts on.
+        """Return the number of waiting prepared containers of a shape that no start counts on.
 
-        The host's number leaves out those that a start has taken, once it includes the start.
+        Once the host's number includes a start, it leaves out the container of the start.
         """
         kept = prepared.get(shape)
         if kept is None:

@@ -1,6 +1,6 @@
 """Sends the orders of one host until it has them: its drain, its warm pools and its shapes.
 
-The orders, and what the host has of them, are in `controlplane.domain.hosts.desired_state`.
+`controlplane.domain.hosts.desired_state` has the orders, and those that the host has acknowledged.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Orders:
     def _remaining_is_known(self, order: Drain) -> bool:
         """Return whether the remaining time of a drain is known.
 
-        After a boot, the clock may differ from that by which an earlier run set the deadline.
+        After a boot, the clock may differ from the clock by which an earlier run set the deadline.
         """
         return order.deadline is None or order != self._loaded_drain or is_trusted(self.clock)
 
@@ -114,7 +114,7 @@ class Orders:
 
     @property
     def overruled_pools(self) -> list[str]:
-        """The pools of which the host has a newer order than those from here."""
+        """The pools for which the host has a newer order than those of this control plane."""
         return self.host.desired.overruled_pools
 
     def pool_size(self, pool_id: str) -> int:
@@ -151,7 +151,7 @@ class Orders:
     # ---- prepared containers
 
     def order_shapes(self, shapes: Shapes) -> None:
-        """Order a prepared container of each of these shapes, in place of the order before."""
+        """Order a prepared container of each of these shapes; replaces the previous order."""
         self.host.desired.order_shapes(shapes)
         self.on_change()
 
@@ -161,7 +161,7 @@ class Orders:
     async def _send_shapes(self) -> None:
         """Send the shapes, a hint by which the first start finds a prepared container.
 
-        So an order that the host rejects is not repeated.
+        A rejected order is not repeated, since the shapes are only a hint.
         """
         while (shapes := self._pending_shapes()) is not None:
             incarnation = self.host.incarnation

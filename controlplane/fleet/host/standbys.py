@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from controlplane.domain.hosts.contract import HostSession
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-"""The form of a standby's id: it becomes a session's, which callers see."""
+"""The form of a standby's id, which becomes the id of a session: callers see it."""
 
 _Queue = OrderedDict[str, HostSession]
 """The ready standbys of a pool on one host by internal id, in FIFO order."""
@@ -21,9 +21,9 @@ _Queue = OrderedDict[str, HostSession]
 @dataclass(slots=True)
 class _Pool:
     queues: OrderedDict[str, _Queue] = field(default_factory=OrderedDict)
-    """By agent, without empty ones. The first usable queue is claimed from until empty."""
+    """The queue of each agent, without empty ones. Claims empty the first usable queue first."""
     live: dict[str, dict[str, HostSession]] = field(default_factory=dict)
-    """All standbys by agent and internal id, ready or not, except taken ones."""
+    """The standbys of each agent by internal id, ready or not, except taken ones."""
 
 
 class Standbys:

@@ -7,9 +7,9 @@ sequence passes the started session: from then on the host's own numbers include
 describes when the slot is released.
 
 The state changes only through the methods of `HostState`. Each reports the changed part to the
-observers in the same step (`host_events`), so that what is derived from many hosts, as the index
-of placement, need not look at all of them. `notify` is called less often: when a message has been
-applied and written, or capacity has been returned.
+observers in the same step (`host_events`), so that data derived from many hosts, such as the index
+of placement, is updated without a look at all hosts. `notify` is called less often: when a message
+has been applied and written, or capacity has been returned.
 """
 
 from collections.abc import Callable, Collection
@@ -86,21 +86,21 @@ class HostState(HostFacts):
         for port in start.ports:
             if port.pinned:
                 self._ports.take(port.protocol, port.pinned)
-        self._tell(_ROOM)
-        self._tell_ports()
+        self._publish(_ROOM)
+        self._publish_ports()
         if shape:
-            self._tell(_SPARE)
+            self._publish(_SPARE)
         else:
             self._start_slots.take(internal_id, wanted.account)
-            self._tell(_SLOTS)
+            self._publish(_SLOTS)
 
     def give_back(self, internal_id: str) -> None:
         """Release what a failed attempt holds. Idempotent."""
         self._release(internal_id)
         self._start_slots.end_call(internal_id)
-        self._tell(_SLOTS)
+        self._publish(_SLOTS)
         self._sessions.pop(internal_id)
-        self._tell_ports()
+        self._publish_ports()
 
     def answered(self, internal_id: str, answer: Answer) -> HostSession:
         """Note the answer to an attempt; return the newest state of its session."""
@@ -110,7 +110,7 @@ class HostState(HostFacts):
         self._remember(answer.session, answer.incarnation)
         seen = self._sessions.get(internal_id)
         self._release_counted()
-        self._tell_ports()
+        self._publish_ports()
         return seen.session if seen is not None else answer.session
 
     def hold_claim(self, internal_id: str) -> None:
@@ -132,16 +132,16 @@ class HostState(HostFacts):
     ) -> StartFailure:
         """Note a failed start: see `StartFailures.note`."""
         failure = self._failures.note(owner, error, now, time)
-        self._tell(FailuresChanged())
+        self._publish(FailuresChanged())
         return failure
 
     def note_success(self, owner: Owner) -> None:
         """Note a successful start: see `StartFailures.note_success`."""
         self._failures.note_success(owner)
-        self._tell(FailuresChanged())
+        self._publish(FailuresChanged())
 
     def note_written(self, session: HostSession) -> None:
-        """Note that the row of a live session says what a report of it says."""
+        """Note that the row of a live session agrees with a report of the session."""
         self._sessions.note_written(session)
 
     def confirm_unread(self, session: WrittenSession) -> None:
@@ -149,7 +149,7 @@ class HostState(HostFacts):
         self._sessions.confirm(session)
 
     def is_written(self, session: HostSession) -> bool:
-        """Return whether the row of a session says what its newest report says."""
+        """Return whether the row of a session agrees with its newest report."""
         seen = self._sessions.get(session.internal_id)
         return seen is not None and seen.is_written and seen.session is session
 
@@ -165,7 +165,7 @@ class HostState(HostFacts):
             self.note_format(is_newer=False)
         if not self._is_newer:
             self._reported_at = now
-            self._tell(Reported(now))
+            self._publish(Reported(now))
             self._set_doubt(is_in_doubt=False)
         if message.incarnation != self._incarnation:
             self._incarnation = message.incarnation
@@ -183,7 +183,7 @@ class HostState(HostFacts):
             self.check_sessions(len(self._sessions))
             self._check(self._sessions.bytes >> 20, MAX_SESSION_MEBIBYTES, "MiB of sessions")
         self._release_counted()
-        self._tell_ports()
+        self._publish_ports()
 
     def check_sessions(self, count: int) -> None:
         """Check a number of reported sessions.
@@ -203,7 +203,7 @@ class HostState(HostFacts):
         """Note whether the host reports a newer format than this program can read."""
         if self._is_newer != is_newer:
             self._is_newer = is_newer
-            self._tell(_ROOM)
+            self._publish(_ROOM)
 
     def note_tried(self) -> None:
         """Note that the host has reconciled or could not be reached."""
@@ -213,7 +213,7 @@ class HostState(HostFacts):
         """Note that the host has reported all its sessions, and that they were written."""
         self._tried = True
         self._reconciled = True
-        self._tell(_ROOM)
+        self._publish(_ROOM)
 
     def note_unclaimed(self, internal_id: str) -> None:
         """Note a live session without a valid ticket or a known account."""
@@ -245,19 +245,19 @@ class HostState(HostFacts):
     def lose(self, now: float) -> None:
         """Give up the host and its sessions as lost."""
         self._lost = now
-        self._tell(_ROOM)
+        self._publish(_ROOM)
         self._forget_sessions()
 
     def find(self) -> None:
         """Note that a host that was given up as lost has reported."""
         self._lost = None
-        self._tell(_ROOM)
+        self._publish(_ROOM)
 
     def _forget_sessions(self) -> None:
         self._sessions.clear()
         self._standbys.leave(self.name)
         self._unclaimed.clear()
-        self._tell_ports()
+        self._publish_ports()
 
     def forget(self, session: HostSession) -> None:
         """Drop a stored, ended session unless a task still handles its start."""
@@ -286,7 +286,7 @@ class HostState(HostFacts):
         self._sessions.pop(internal_id)
         self._standbys.drop(self.name, internal_id)
         self._unclaimed.discard(internal_id)
-        self._tell_ports()
+        self._publish_ports()
 
     def drop_absent(self, present: Collection[str]) -> None:
         """Drop every session that is gone, given the ids in the last snapshot."""
@@ -297,7 +297,7 @@ class HostState(HostFacts):
     def _set_doubt(self, *, is_in_doubt: bool) -> None:
         if self._in_doubt != is_in_doubt:
             self._in_doubt = is_in_doubt
-            self._tell(DoubtChanged())
+            self._publish(DoubtChanged())
 
     def _apply_images(self, part: ImagesReported) -> None:
         if part.first:
@@ -312,7 +312,7 @@ class HostState(HostFacts):
             self._partial_images = {}
             if self._report is not None:
                 self._report = replace(self._report, images=self._images)
-                self._tell(ImagesChanged())
+                self._publish(ImagesChanged())
 
     def _apply_host(self, host: HostReport) -> None:
         """Apply a report; its drain order holds unless the stored one is newer."""
@@ -324,14 +324,14 @@ class HostState(HostFacts):
         self._report = replace(host, draining=draining, images=self._images)
         slots = (start for start in host.starting if not self._needs_no_slot(start))
         self._start_slots.note_report(list(slots))
-        self._tell(_ROOM)
-        self._tell(_SLOTS)
-        self._tell(_SPARE)
+        self._publish(_ROOM)
+        self._publish(_SLOTS)
+        self._publish(_SPARE)
         if is_first:
-            self._tell(ImagesChanged())
+            self._publish(ImagesChanged())
 
     def _needs_no_slot(self, internal_id: str) -> bool:
-        """Return whether a start that the host reports holds no slot there, as far as is known."""
+        """Return whether a reported start is known to hold no slot on the host."""
         start = self._in_flight.get(internal_id)
         return internal_id in self._sessions or (start is not None and bool(start.shape))
 
@@ -347,7 +347,7 @@ class HostState(HostFacts):
 
     def _release_slot(self, internal_id: str) -> None:
         if self._start_slots.note_start(internal_id):
-            self._tell(_SLOTS)
+            self._publish(_SLOTS)
 
     def _release_counted(self) -> None:
         """Release starts that the host's numbers now include."""
@@ -363,11 +363,11 @@ class HostState(HostFacts):
         for port in start.ports:
             if port.pinned:
                 self._ports.release(port.protocol, port.pinned)
-        self._tell(_ROOM)
+        self._publish(_ROOM)
         if start.shape:
-            self._tell(_SPARE)
+            self._publish(_SPARE)
 
-    def _tell_ports(self) -> None:
+    def _publish_ports(self) -> None:
         changed = self._ports.pop_changed()
         if changed:
-            self._tell(PortsChanged(changed))
+            self._publish(PortsChanged(changed))

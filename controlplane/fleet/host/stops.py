@@ -1,4 +1,4 @@
-"""Calls about single sessions of one host, made until it answers: stops and repeated claims."""
+"""Calls about single sessions of one host, retried until it answers: stops and claims."""
 
 import asyncio
 from dataclasses import KW_ONLY, dataclass
@@ -97,8 +97,8 @@ CLAIM_TIMEOUT = 10.0  # The host writes the claim, and the file that the game re
 class ClaimReplay:
     """Repeats claims that are in the database but unknown to the host.
 
-    They are left by a control plane that died after storing a claim, or by a host that lost the
-    record of a claimed standby, or of a session that used a prepared container.
+    A control plane causes this if it died after storing a claim, a host if it lost the record of a
+    claimed standby or of a session that used a prepared container.
     """
 
     host: HostState

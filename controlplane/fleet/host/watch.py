@@ -74,7 +74,7 @@ class Watch:
     claims: ClaimReplay
     clock: Clock
     listened: Callable[[], float]  # Reads the `ListeningClock`
-    was_silent: Callable[[], bool]
+    was_unresponsive: Callable[[], bool]
     """Returns whether the last report is so old that something may wait for the next one."""
     random: Random
     metrics: FleetMetrics
@@ -95,7 +95,7 @@ class Watch:
     def is_following(self) -> bool:
         """True from the first message of a stream until it breaks.
 
-        A stop order that is committed before is read after the snapshot of the next stream.
+        A stop order that is committed at another time is read after the next snapshot.
         """
         return self._is_following
 
@@ -135,7 +135,7 @@ class Watch:
                 await back_off.wait()
 
     def write_soon(self, internal_id: str) -> None:
-        """Write a claimed session as its host reports it, with others of the next moment."""
+        """Write a claimed session as its host reports it, together with others, in a moment."""
         if not self._answered:
             self._writing.start(self._write_answered(), f"claims of {self.host.name}")
         self._answered.add(internal_id)
@@ -180,7 +180,7 @@ class Watch:
             await stream.aclose()
 
     async def _apply(self, message: WatchMessage) -> None:
-        has_returned = self.was_silent()
+        has_returned = self.was_unresponsive()
         if message.incarnation != self.host.incarnation:
             self._acked = 0
         self.host.apply(message, self.listened())
@@ -220,7 +220,7 @@ class Watch:
         await self._write(sessions)
 
     def _needs_no_write(self, session: HostSession) -> bool:
-        """Return whether the row has a report already, or gets it with its claim's answer."""
+        """Return whether the row has a report, or will get it with the answer to its claim."""
         is_answered = session.internal_id in self._answered and not session.state.ended
         return is_answered or self.host.is_written(session)
 
@@ -234,7 +234,7 @@ class Watch:
                 await rest(self.clock, began)
 
     async def _write_portion(self, reported: Sequence[HostSession]) -> None:
-        """Write sessions as they are known by now: an answer may be newer than the message."""
+        """Write the newest known state of sessions: an answer may be newer than the message."""
         name = self.host.name
         now = self.clock.time()
         sessions = [self.host.session(each.internal_id) or each for each in reported]

@@ -1,4 +1,4 @@
-"""How far the reports of one host are in rows, kept across restarts of the control plane."""
+"""Tracks which reports of one host are in rows, across restarts of the control plane."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,11 +1,11 @@
-"""What transactions change, and the subscribers to changes.
+"""The changes of transactions, and the subscribers to changes.
 
-A transaction notes what it changes. After its COMMIT the changes are published to their
-subscribers on the event loop, before its caller goes on: no caller reads older data from memory
-than it has written. Nothing else invalidates what is kept in memory.
+A transaction notes its changes. After its COMMIT they are published to their subscribers on the
+event loop, before its caller continues: no caller reads older data from memory than it has
+written. Nothing else invalidates data in memory.
 
-A change without a key says that anything of its topic may have changed, as when changes by another
-process may have been missed.
+A change without a key means that any object of its topic may have changed: another process may
+have made changes that were missed.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What differs between databases in SQL. Everything else runs on SQLite and PostgreSQL alike."""
+"""The SQL that differs between databases; all other SQL runs on SQLite and PostgreSQL alike."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ class Dialect(Protocol):
         """Return a table of the elements of the list `:name`: `position` and `value`."""
 
     def in_list(self, name: str) -> str:
-        """Return the condition that what precedes it is an element of the list `:name`."""
+        """Return a condition to write after a column: its value is in the list `:name`."""
 
     def list_value(self, items: Sequence[str | int]) -> object:
         """Return the value of a parameter that is a list."""

@@ -1,8 +1,9 @@
-"""Applies changes in a task: to memory what the database has, or to the database what memory has.
+"""Applies changes in a task: of the database to memory, or of memory to the database.
 
-A reader that can wait uses a `Cache`, which drops what has changed. What the event loop decides
-without waiting, such as the choice of a host, is followed: a task reads what has changed, and
-applies it. In the same way a task writes what is known in memory alone, such as what hosts report.
+A reader that can wait uses a `Cache`, which drops changed rows. Decisions that the event loop
+makes without waiting, such as the choice of a host, use copies in memory: a task reads changed
+rows and updates the copies. In the same way a task writes state that only memory has, such as the
+reports of hosts.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ LONGEST_RETRY = 5.0
 
 
 class Follower(Generic[_Change]):
-    """Applies noted changes, those of a moment together; owns the task that does it.
+    """Applies noted changes, those of one moment together, in a task of its own.
 
-    An error is logged, and the changes are applied again after a pause with those noted since.
+    An error is logged. After a pause, the changes are applied again, with those noted since.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Follower(Generic[_Change]):
         self._apply = apply
         self._clock = clock
         self._changed: dict[_Change, None] = {}
-        """What no round has begun to apply, each once, in order."""
+        """The changes that no round has begun to apply, each once, in order."""
         self._begun = 0
         self._ended = 0
         self._round_ended = asyncio.Event()
@@ -50,7 +51,7 @@ class Follower(Generic[_Change]):
         self._tasks = TaskOwner[None]()
 
     def note(self, change: _Change) -> None:
-        """Apply a change with others of this moment, on the event loop; none after the end."""
+        """Apply a change together with others of this moment; no-op after `close`."""
         self._changed[change] = None
         if not (self._is_running or self._is_closed):
             self._is_running = True
@@ -59,7 +60,7 @@ class Follower(Generic[_Change]):
     async def caught_up(self) -> None:
         """Wait until all changes noted so far were applied, or applying them has failed once.
 
-        After the end nothing is waited for.
+        Returns when the follower is closed.
         """
         last = self._begun + bool(self._changed)
         while self._ended < last and not self._is_closed:

@@ -1,4 +1,4 @@
-"""What a restored database has to forget."""
+"""Resets state of a restored database that may be outdated."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What the log of events has of tags on hosts and in regions: each change is one event."""
+"""The state of tags on hosts and in regions as the log describes it: a change is one event."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -30,7 +30,7 @@ _CURRENT = (
     " AND digest=:digest AND EXISTS (SELECT 1 FROM account WHERE account.name=:account"
     " AND removed_ms IS NULL)"
 )
-"""A tag that was not withdrawn since it was looked at, or enabled for another image."""
+"""Selects a tag that was neither withdrawn nor enabled for another image since it was read."""
 
 
 def tags_in_places(

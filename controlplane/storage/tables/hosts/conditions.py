@@ -1,4 +1,4 @@
-"""What the log of events has of the conditions of hosts: each change is one event."""
+"""The conditions of hosts as the log of events describes them: each change is one event."""
 
 from collections.abc import Collection, Mapping
 

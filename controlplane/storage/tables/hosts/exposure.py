@@ -1,7 +1,7 @@
-"""What an agent's host has had access to, as far as the database remembers.
+"""The data that an agent's host has had access to, as far as the database records it.
 
-Ended sessions are remembered until they are removed. Warm pools and registry logins are those
-that hosts of its region and node pool have had for the applications of today.
+Rows of ended sessions stay until their retention ends. Warm pools and registry logins are those of
+the applications that are now in the region and node pool of the host.
 """
 
 from typing import Any

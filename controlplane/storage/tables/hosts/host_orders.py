@@ -1,4 +1,4 @@
-"""What a host of a region and node pool is to have: images, and prepared containers."""
+"""The orders of hosts in a region and node pool: images and prepared containers."""
 
 from collections.abc import Collection
 

@@ -1,8 +1,8 @@
 """Claims of standbys: availability, undo of failed claims, and held claims.
 
 A claim is held from its commit until its session has ended. It is repeated if the host does not
-know of it, as after a crash of either program. So is what a host has lost of a session that used
-a prepared container: it reports the container as a standby in doubt.
+know of it, as after a crash of either program. A host that lost the record of a session in a
+prepared container reports the container as a standby in doubt; a claim then restores the record.
 """
 
 import json
@@ -73,7 +73,8 @@ def held_claim(db: Database, agent: str, internal_id: str, now: float) -> Claim 
     """Read a live session's claim of a standby, to repeat it.
 
     A session that its host started has made no claim. If the host knows only the prepared
-    container that the session used, a claim of that says the rest, with the lifetime left.
+    container that such a session used, a claim of the container restores the identity and the
+    rest of the lifetime.
     """
     row = db.execute(
         "SELECT account, id, application, tag, location, labels, external_id, traceparent,"

@@ -1,4 +1,4 @@
-"""Which sessions have not changed since their reports were written: see `Written`."""
+"""Reads which sessions have not changed since their reports were written; see `Written`."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from controlplane.storage.engine.database import Database
 
 
 def unchanged_since_written(db: Database, agent: str, ids: Sequence[str]) -> set[str]:
-    """Return which live sessions of an agent have rows with a report, and are to go on.
+    """Return the live sessions among `ids` that have a report in their row, and no stop request.
 
     They are read in one step, since each step of SQLite waits for the interpreter lock.
     """

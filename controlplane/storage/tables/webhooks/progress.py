@@ -1,4 +1,4 @@
-"""How far webhooks have come, in the database.
+"""The progress of webhooks in the database.
 
 Nothing is written before an attempt: after a crash, the events whose attempts were not recorded
 are delivered once more.

@@ -260,7 +260,7 @@ async def test_f34_a_restart_that_finds_no_room_on_the_engines_disk_is_tried_aga
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_restart_that_the_engine_forgot_is_ended(agent: Agent, is_stopped: bool) -> None:
-    """Before the next restart, or by a stop."""
+    """The agent ends it before the next restart, or during a stop."""
     session = await agent.sessions.start(an_id(), a_spec(restart=True))
     agent.engine.answer_lost_next("start")
     agent.engine.fail_next("end_forgotten", EngineUnavailableError("refused"))

@@ -185,7 +185,7 @@ async def test_reading_goes_on_after_the_database_failed(
     assert await names(log, start) == ["s"]
 
 
-async def test_new_epoch_wakes_all_and_is_told(store: Store, log: EventLog) -> None:
+async def test_new_epoch_wakes_all_readers_and_is_reported(store: Store, log: EventLog) -> None:
     start = await log.newest()
     task = await waiting(log, start)
     await store.run(begin_epoch, 7.0)

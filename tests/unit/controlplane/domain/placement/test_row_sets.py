@@ -105,31 +105,31 @@ def test_key_that_was_forgotten_is_read_from_the_rows_again() -> None:
     assert numbers_of(keys.having("b")) == [3]
 
 
-def test_rows_heard_of_within_an_age() -> None:
+def test_rows_that_reported_within_an_age() -> None:
     recent = Recent()
-    recent.hear(0, 0.0)
-    recent.hear(1, 1.0)
+    recent.note_report(0, 0.0)
+    recent.note_report(1, 1.0)
     assert numbers_of(recent.within(2.0, 2.0)) == [0, 1]
     assert numbers_of(recent.within(2.0, 2.5)) == [1]
-    recent.hear(0, 2.5)
+    recent.note_report(0, 2.5)
     assert numbers_of(recent.within(2.0, 3.0)) == [0, 1]
     recent.forget(1)
     assert numbers_of(recent.within(2.0, 3.0)) == [0]
 
 
-def test_rows_heard_of_within_a_longer_age_than_before() -> None:
+def test_rows_that_reported_within_a_longer_age_than_before() -> None:
     recent = Recent()
-    recent.hear(0, 0.0)
+    recent.note_report(0, 0.0)
     assert recent.within(1.0, 2.0) == 0
-    recent.hear(1, 2.0)
+    recent.note_report(1, 2.0)
     assert numbers_of(recent.within(2.0, 2.0)) == [0, 1]
     assert numbers_of(recent.within(2.0, 2.5)) == [1]
 
 
-def test_any_row_heard_of_within_an_age() -> None:
+def test_any_row_that_reported_within_an_age() -> None:
     recent = Recent()
-    recent.hear(0, 0.0)
-    recent.hear(1, 1.0)
+    recent.note_report(0, 0.0)
+    recent.note_report(1, 1.0)
     assert recent.within(1.0, 3.0) == 0
     assert recent.any_within(2.0, 3.0, rows_of({0, 1}))
     assert not recent.any_within(2.0, 3.0, rows_of({0, 7}))

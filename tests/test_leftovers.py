@@ -127,7 +127,10 @@ def test_images_stay_if_another_run_has_a_registry_at_the_same_address(
     name = f"{address}/left"
     client.images.get(demo_image.reference).tag(name)
     try:
-        for folder in ("killed", *(["lives"] if is_used_again else [])):
+        folders = ["killed"]
+        if is_used_again:
+            folders.append("lives")
+        for folder in folders:
             (temporary / folder).mkdir()
             config = {"http": {"addr": address}}
             (temporary / folder / REGISTRY_CONFIG).write_text(json.dumps(config))

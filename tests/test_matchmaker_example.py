@@ -96,7 +96,11 @@ async def test_a_match_is_started_once_whatever_was_answered(
     slept: list[float],
 ) -> None:
     described = {"host": MADE["host"], "port": PORTS}
-    script(api, *[(m, s, w | described if m == "GET" else w) for m, s, w in answers])
+    described_answers = [
+        (method, status, body | described if method == "GET" else body)
+        for method, status, body in answers
+    ]
+    script(api, *described_answers)
     tiltyard = matchmaker.Tiltyard(api.url, api.token)
     address = await call(tiltyard.start, "m", "game", "local")
     assert address.host == "192.0.2.1"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from agent.settings.model import AgentConfig, load_config
 from agent.settings.policy import Policy
@@ -15,13 +16,18 @@ from controlplane.settings.model import load_config as load_control_plane
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-AGENT, CONTROL_PLANE = (
-    {
+
+
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the default of each setting, None if a function makes it."""
+    return {
         key: field.default if field.default_factory is None else None
         for key, field in model.model_fields.items()
     }
-    for model in (AgentConfig, Config)
-)
+
+
+AGENT = _defaults(AgentConfig)
+CONTROL_PLANE = _defaults(Config)
 PROGRAMS = pytest.mark.parametrize(
     ("heading", "file", "defaults"),
     [

@@ -116,9 +116,12 @@ def _limits_of(spec: ContainerSpec) -> ContainerLimits:
 
 
 def _fixed_resources(spec: ContainerSpec, nofile: int | None) -> dict[str, Any]:
+    ulimits = [_ulimit("core", 0)]
+    if nofile is not None:
+        ulimits.append(_ulimit("nofile", nofile))
     return {
         "ShmSize": spec.shm_bytes,
-        "Ulimits": [_ulimit("core", 0), *([] if nofile is None else [_ulimit("nofile", nofile)])],
+        "Ulimits": ulimits,
         "DeviceRequests": _gpus(spec.gpu_ids),
     }
 

@@ -143,11 +143,13 @@ def _parsed(line: bytes) -> Report | None:
         return Waiting()
     if line == b"executed":
         return Executed()
-    if (found := _REFUSED.fullmatch(line)) and (cause := _CAUSES.get(found[2])):
-        return Refused(int(found[1]), cause)
-    if (found := _ENDED.fullmatch(line)) and is_end(int(found[1])):
-        met = {Limit.PIDS: found[3], Limit.SHM: found[4]}
-        return Ended(int(found[1]), int(found[2]), tuple(limit for limit in met if met[limit]))
+    refused = _REFUSED.fullmatch(line)
+    if refused is not None and refused[2] in _CAUSES:
+        return Refused(int(refused[1]), _CAUSES[refused[2]])
+    ended = _ENDED.fullmatch(line)
+    if ended is not None and is_end(int(ended[1])):
+        met = {Limit.PIDS: ended[3], Limit.SHM: ended[4]}
+        return Ended(int(ended[1]), int(ended[2]), tuple(limit for limit in met if met[limit]))
     return None
 
 

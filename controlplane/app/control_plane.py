@@ -91,7 +91,8 @@ class ControlPlane:
         self._config = config
         self._metrics = metrics = Metrics()
         self._listeners = Listeners(limits or Limits(), metrics.http)
-        self.clock = clock = clock or SystemClock()
+        clock = clock or SystemClock()
+        self.clock = clock
         self.certificate = ServedCertificate(config, clock)
         random = Random()  # noqa: S311 - not a secret
         reach = failpoint(config.failpoint, STEPS)
@@ -107,7 +108,7 @@ class ControlPlane:
         self._registry = RegistryClient(
             self._logins.endpoint_of, clock, max_image_bytes=config.max_image_bytes
         )
-        self._streams = streams = OpenStreams(store, clock)
+        self._streams = OpenStreams(store, clock)
         self.event_log = EventLog(store, clock, metrics.events)
         self._webhooks = WebhookService(
             config,
@@ -158,14 +159,17 @@ class ControlPlane:
         )
         queue = HostQueue(self.fleet, max_waiting=config.max_waiting_starts, clock=clock)
         claims = Claims(self.fleet, self._standby_pools)
-        attempts = Attempts(
-            fleet=self.fleet, reports=reports, clock=clock, reach=reach, metrics=metrics.starts
-        )
         self.starts = Starts(
             plans=Plans(applications, tags, claims),
             store=store,
             fleet=self.fleet,
-            attempts=attempts,
+            attempts=Attempts(
+                fleet=self.fleet,
+                reports=reports,
+                clock=clock,
+                reach=reach,
+                metrics=metrics.starts,
+            ),
             queue=queue,
             start_timeout=config.start_timeout,
             rate=StartRate(config.start_rate, config.start_burst),
@@ -207,7 +211,7 @@ class ControlPlane:
             accounts=self._accounts,
             account_admin=AccountAdmin(store, clock),
             delegation=Delegation(store, clock, reach),
-            streams=streams,
+            streams=self._streams,
             event_log=self.event_log,
             event_slots=StreamSlots(config.max_event_streams, config.max_event_streams_per_token),
             event_metrics=metrics.events,
@@ -253,7 +257,7 @@ class ControlPlane:
                 fleet=self.fleet,
                 queue=queue,
                 pools=self._standby_pools,
-                streams=streams,
+                streams=self._streams,
                 issuer=self.issuer,
                 deliverer=self._webhooks.deliverer,
             ),

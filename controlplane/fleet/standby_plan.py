@@ -83,7 +83,8 @@ class StandbyPlanner:
         if newest is None:
             return Plan(plan)
         fresh = [view for view in views.values() if newest.image in view.host.images]
-        size = left = max(0, wanted.size - sum(held[name] for name in plan))
+        size = max(0, wanted.size - sum(held[name] for name in plan))
+        left = size
         before, since = self._newest.get(pool_id, (None, 0.0))
         if before != newest:
             since = now

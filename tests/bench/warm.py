@@ -70,6 +70,9 @@ def measure(effort: int, steps: Steps) -> list[Result]:
                 with steps.step(f"warm, flushes of 3 x {size // TRACED} claims"):
                     flushes = fleet.flushes(CALLERS)
     per_claim = [sum(each) for each in zip(*cpu.values(), strict=True)]
+    all_flushes = []
+    if flushes:
+        all_flushes.append(Result("warm.flushes_per_claim", sum(flushes.values()), "/claim"))
     return [
         Result("warm.one.p50_ms", _median(ones["claim"], 50), "ms", most=4),
         Result("warm.one.p99_ms", _median(ones["claim"], 99), "ms", most=15),
@@ -81,7 +84,7 @@ def measure(effort: int, steps: Steps) -> list[Result]:
         Result("warm.chain.ratio", rate(many["claim"]) / rate(many["chain"]), "x", least=0.4),
         *(Result(f"warm.{name}.cpu_ms", statistics.median(ms), "ms") for name, ms in cpu.items()),
         *(Result(f"warm.{name}.flushes", each, "/claim") for name, each in flushes.items()),
-        *([Result("warm.flushes_per_claim", sum(flushes.values()), "/claim")] if flushes else []),
+        *all_flushes,
         Result(
             "warm.flatness",
             statistics.median(per_claim[:ENDS]) / statistics.median(per_claim[-ENDS:]),

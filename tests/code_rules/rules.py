@@ -117,6 +117,20 @@ def unpacks_a_literal_into_a_literal(nodes: Nodes) -> Iterator[Place]:
             yield from (value for key, value in pairs if key is None and _is_dict(value))
 
 
+def unpacks_a_conditional_expression(nodes: Nodes) -> Iterator[Place]:
+    """Find `[*(a if x else b)]`, `f(*(a if x else b))`, `f(**(…))` and `{**(…)}`."""
+    for node in nodes:
+        unpacked: list[ast.expr] = []
+        if isinstance(node, ast.Starred):
+            unpacked = [node.value]
+        elif isinstance(node, ast.Call):
+            unpacked = [each.value for each in node.keywords if each.arg is None]
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            unpacked = [value for key, value in pairs if key is None]
+        yield from (value for value in unpacked if isinstance(value, ast.IfExp))
+
+
 def asserts_several_facts(nodes: Nodes) -> Iterator[Place]:
     """Find `assert (a, b) == (1, 2)`, also of lists and inside a larger condition."""
     for node in nodes:
@@ -165,6 +179,7 @@ RULES: tuple[Rule, ...] = (
     nests_conditional_expressions,
     iterates_over_a_string,
     unpacks_a_literal_into_a_literal,
+    unpacks_a_conditional_expression,
     asserts_several_facts,
     asserts_a_chain,
     writes_several_rows_on_a_line,

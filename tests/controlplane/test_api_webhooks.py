@@ -61,8 +61,9 @@ async def test_webhook_has_its_fields_until_it_is_removed(system: System) -> Non
 async def test_absent_and_null_fields_have_defaults(system: System) -> None:
     nothing = dict.fromkeys(FULL.keys() - {"url"})
     for body in ({}, nothing):
-        made = await create(system, url=URL, **body, **({} if body else QUIET))
-        wanted = BARE | ({} if body else QUIET)
+        quiet = {} if body else QUIET
+        made = await create(system, url=URL, **body, **quiet)
+        wanted = BARE | quiet
         assert {key: made[key] for key in wanted} == wanted
 
 

@@ -29,9 +29,9 @@ class SlowStarts:
     """A runtime whose starts wait."""
 
     def __init__(self, folder: Path) -> None:
-        self.program, self._gate, self._reached = (
-            folder / name for name in ("slow-runc", "gate", "reached")
-        )
+        self.program = folder / "slow-runc"
+        self._gate = folder / "gate"
+        self._reached = folder / "reached"
         self.program.write_text(RUNC.format(gate=self._gate, reached=self._reached))
         self.program.chmod(0o755)
 

@@ -231,4 +231,7 @@ def adds_up(before: dict[str, int], after: dict[str, int]) -> list[str]:
     """Resources that have grown by more than pools may open."""
     grown = {kind: after[kind] - count for kind, count in before.items() if after[kind] > count}
     pooled = grown.pop("fds", 0) + grown.pop("threads", 0)
-    return [*grown, *(["fds", "threads"] if pooled > POOLS else [])]
+    kinds = list(grown)
+    if pooled > POOLS:
+        kinds += ["fds", "threads"]
+    return kinds

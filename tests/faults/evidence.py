@@ -21,8 +21,10 @@ from tests.mutants.table import exists
 from tests.support.harness import ROOT
 
 PAGE = ROOT / "docs/evidence.md"
-_FAULTS, _PARTS = (f"\n|{columns * '---|'}\n" for columns in (8, 10))
-"""Ends of the headers of both tables: of faults, and of parts that repeat them elsewhere."""
+_FAULTS = f"\n|{8 * '---|'}\n"
+"""End of the header of the table of faults."""
+_PARTS = f"\n|{10 * '---|'}\n"
+"""End of the header of the table of parts that repeat faults elsewhere."""
 _SPARE = re.compile(r"more than \d+ MB, \d+\ndescriptors")
 _KERNEL = re.compile(r"with cgroups of\nversion \d, and iptables by \w+")
 _ROW = re.compile(r"^\| .* \| (`([^`]+)`.* \|)$", re.MULTILINE)

@@ -8,7 +8,9 @@ import pytest
 
 from tests.host.disk import Disk
 
-_A, _B, _C = (letter * 512 for letter in (b"a", b"b", b"c"))
+_A = b"a" * 512
+_B = b"b" * 512
+_C = b"c" * 512
 
 
 @pytest.fixture

@@ -267,5 +267,6 @@ async def undrain_agent(request: web.Request) -> Answer[ListedAgent]:
 
 
 def _listed(agent: ShownAgent) -> ListedAgent:
-    unknown = {"unresponsive_addresses": None, "latency": None, "sessions": None}
-    return ListedAgent.show(agent, **({} if agent.host else unknown))
+    if agent.host:
+        return ListedAgent.show(agent)
+    return ListedAgent.show(agent, unresponsive_addresses=None, latency=None, sessions=None)

@@ -58,7 +58,8 @@ async def stop_any_session(request: web.Request) -> None:
 
     The answer comes when the container has ended, within 12 s.
     """
-    account, session_id = (request.match_info[key] for key in ("account", "id"))
+    account = request.match_info["account"]
+    session_id = request.match_info["id"]
     caller = caller_of(request)._replace(account=account)  # the audit names the operator
     await services_of(request).sessions.stop(caller, session_id)
 

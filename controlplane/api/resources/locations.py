@@ -50,7 +50,9 @@ async def tag_exists(request: web.Request) -> Answer[TagExistence]:
 
     `image` is the application's name.
     """
-    region, image, version = (request.match_info[key] for key in ("region", "image", "version"))
+    region = request.match_info["region"]
+    image = request.match_info["image"]
+    version = request.match_info["version"]
     locations = services_of(request).locations
     found = await locations.find_tag(caller_of(request), region, image, version)
     shown: TagExistence = {"exists": found.exists}

@@ -66,7 +66,9 @@ def warnings_of(command: Command) -> tuple[str, ...]:
 
 def platform_name(system: str, architecture: str, variant: str = "") -> str:
     """Return the name of a platform, such as "linux/arm/v7"; UNKNOWN if a part is not a name."""
-    parts = [system, architecture, *([variant] if variant else [])]
+    parts = [system, architecture]
+    if variant:
+        parts.append(variant)
     return "/".join(parts) if all(map(_NAME.match, parts)) else UNKNOWN
 
 

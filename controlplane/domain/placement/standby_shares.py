@@ -46,7 +46,10 @@ def share(size: int, hosts: Iterable[PoolHost], strategy: Strategy) -> dict[str,
             shares[host.agent] -= taken
             surplus -= taken
     lacking = size - sum(shares.values())
-    while lacking > 0 and (able := [host for host in order if shares[host.agent] < host.most]):
+    while lacking > 0:
+        able = [host for host in order if shares[host.agent] < host.most]
+        if not able:
+            break
         least = min(shares[host.agent] for host in able)
         for host in able:
             given = min(lacking, host.most - shares[host.agent])

@@ -163,10 +163,12 @@ def test_says_more_than_docker_init(
 def test_refuses_the_same_in_place(folder: Path, program: list[str]) -> None:
     with InitProcess(folder / "channel", env={"PATH": FIRST}, cwd=folder) as init:
         init.hand_over(*program)
-        child = (init.left_reports(), init.exit_code())
+        reports = init.left_reports()
+        exit_code = init.exit_code()
     with InitProcess(folder / "other", env={"PATH": FIRST}, cwd=folder) as init:
         init.hand_over(*program, in_place=True)
-        assert (init.left_reports(), init.exit_code()) == child
+        assert init.left_reports() == reports
+        assert init.exit_code() == exit_code
 
 
 def test_given_variables_replace_those_of_the_container(tmp_path: Path) -> None:

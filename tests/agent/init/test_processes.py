@@ -209,8 +209,11 @@ def test_in_place_the_program_is_the_first_process(tmp_path: Path) -> None:
         init.hand_over("sh", "-c", script, in_place=True)
         assert init.next_report() is None  # executed: the only writer has left
         _, _, _, parent, group, session, *_ = init.next_line().split()
-        assert [parent, group, session] == [str(init.process.pid)] * 3
-        assert init.next_line() == str(init.process.pid)
+        pid = str(init.process.pid)
+        assert parent == pid
+        assert group == pid
+        assert session == pid
+        assert init.next_line() == pid
         assert init.state == "sh"
         init.end_input()
         assert init.exit_code() == 7

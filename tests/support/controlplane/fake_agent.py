@@ -473,9 +473,10 @@ class FakeAgent(ScriptedCalls, agent_pb2_grpc.AgentServiceServicer):
         known = (s for s in self.sessions.values() if s.state in LIVE or s.sequence > acked)
         sessions = [copy.deepcopy(s) for s in sorted(known, key=lambda s: s.sequence)]
         end = agent_pb2.SnapshotEnd(reconciled=self.reconciled)
+        images = self._image_batches() if self.knows_images else []
         return [
             agent_pb2.WatchResponse(snapshot_begin=agent_pb2.SnapshotBegin()),
-            *(self._image_batches() if self.knows_images else []),
+            *images,
             agent_pb2.WatchResponse(host=self._host()),
             agent_pb2.WatchResponse(sessions=agent_pb2.SessionBatch(sessions=sessions)),
             agent_pb2.WatchResponse(snapshot_end=end),

@@ -25,12 +25,10 @@ NOW = datetime(2026, 5, 4, 10, 30, tzinfo=UTC)
 def a_state(folder: Path, account: str, *, registry: bool = True) -> Config:
     """A state directory whose database has this account, partly only in its WAL."""
     config = Config(state_dir=folder)
-    for name, key in (
-        (AUTHORITY, Authority.create(time.time()).to_pem()),
-        (TICKET_KEY, account.encode().ljust(32, b".")),
-        *(((REGISTRY_KEY, Fernet.generate_key()),) if registry else ()),
-    ):
-        write_private(folder / name, key)
+    write_private(folder / AUTHORITY, Authority.create(time.time()).to_pem())
+    write_private(folder / TICKET_KEY, account.encode().ljust(32, b"."))
+    if registry:
+        write_private(folder / REGISTRY_KEY, Fernet.generate_key())
     connection = sqlite3.connect(config.database, isolation_level=None)
     config.database.chmod(0o600)
     connection.execute("PRAGMA journal_mode=WAL")

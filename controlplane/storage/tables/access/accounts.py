@@ -202,5 +202,6 @@ def _remove_rows(db: Database, table: str, account: str) -> int:
     removed = remove_some(db, table, key, condition, value=account)
     for values in removed:
         # The tags of an application are one list.
-        db.changed(topic, *(values[:2] if topic is Topic.TAG else values))
+        changed = values[:2] if topic is Topic.TAG else values
+        db.changed(topic, *changed)
     return len(removed)

@@ -149,11 +149,13 @@ async def test_restarted_agent_listens_before_the_engine_answers(host: Host, tls
 
 
 async def test_process_in_the_host_network_gets_another_port(host: Host, tls: Any) -> None:
-    ports = tls["ports"] = (tls["ports"][0], tls["ports"][0] + 1)
+    port = tls["ports"][0]
+    tls["ports"] = (port, port + 1)
     async with host(**tls) as agent:
         session = await agent.sessions.start(an_id(), tls_spec(in_host=True))
         [mine] = session.ports
-        assert (mine.host, mine.inner) == ports
+        assert mine.host == port
+        assert mine.inner == port + 1
         assert session.injected_env["TILTYARD_PORT_TCP_7778"] == str(mine.inner)
         assert is_listened_on(mine.host)
         assert not is_listened_on(mine.inner)

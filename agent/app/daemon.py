@@ -34,7 +34,7 @@ from agent.network.firewall_watch import FirewallWatch, published_ports
 from agent.network.led_ports import HostPort
 from agent.network.port_probe import PortProbe
 from agent.network.sources.nat_rules import Guard
-from agent.network.sources.source_translation import Known, SourceTranslation
+from agent.network.sources.source_translation import KnownAddresses, SourceTranslation
 from agent.network.tls_gate import Limits
 from agent.network.tls_ports import TlsPorts
 from agent.reconciliation.adoption import Adoption
@@ -112,7 +112,7 @@ class Daemon:
         )
         self.conntrack = Conntrack()
         self._sources = SourceTranslation(
-            Known(config.public_address, config.bind_address),
+            KnownAddresses(config.public_address, config.bind_address),
             Guard(config.firewall_bridges, config.ports()),
             clock,
             is_reconciled=lambda: self.sessions.reconciled,

@@ -37,7 +37,7 @@ _GZIP = 16 + isal_zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FetchTimeouts:
     """Seconds to read an archive (100 MB take one or two), to send a chunk and to send all."""
 
     pack: float = 30.0
@@ -66,7 +66,7 @@ class Artifacts:
     room: SpoolRoom
     _: KW_ONLY
     limits: TarLimits = field(default_factory=TarLimits)
-    patience: Patience = field(default_factory=Patience)
+    timeouts: FetchTimeouts = field(default_factory=FetchTimeouts)
 
     async def fetch(self, container: str, path: str, send: Send, *, account: str) -> None:
         """Read the whole archive, then pass it to `send` in chunks of at most CHUNK_BYTES.
@@ -100,7 +100,7 @@ class Artifacts:
         packing.set_result(None)
         try:
             async with (
-                asyncio.timeout(self.patience.pack),
+                asyncio.timeout(self.timeouts.pack),
                 self.engine.archive(container, path) as chunks,
             ):
                 batch = list[bytes]()
@@ -127,10 +127,10 @@ class Artifacts:
 
     async def _served(self, spool: IO[bytes], send: Send) -> None:
         now = asyncio.get_running_loop().time
-        end = now() + self.patience.serve
+        end = now() + self.timeouts.serve
         while chunk := await self.records.run(spool.read, CHUNK_BYTES):
             try:
-                async with asyncio.timeout(min(self.patience.idle, end - now())):
+                async with asyncio.timeout(min(self.timeouts.idle, end - now())):
                     await send(chunk)
             except TimeoutError as error:
                 raise ReaderTooSlowError from error

@@ -151,7 +151,7 @@ def volume_sizes(usage: Mapping[str, Any], paths: Collection[str]) -> list[int]:
     return [_number(size, _MOST_BYTES, least=-1) for size in found]  # -1: not measured
 
 
-class Lack(NamedTuple):
+class MissingFeature(NamedTuple):
     """A missing engine or kernel feature: its consequence and a fix."""
 
     why: str
@@ -165,7 +165,7 @@ def warnings_of(
     info: Mapping[str, Any], settings: Mapping[str, Any], *, own_network: bool
 ) -> tuple[str, ...]:
     """Problems of an engine, each with a fix. `settings`: those of its daemon."""
-    found = [lack for key, lack in WANTED.items() if not info.get(key)]
+    found = [feature for key, feature in WANTED.items() if not info.get(key)]
     if not any("name=seccomp" in option for option in info.get("SecurityOptions") or ()):
         found.append(NO_SECCOMP)
     if own_network:
@@ -182,35 +182,35 @@ def open_listeners(info: Mapping[str, Any], settings: Mapping[str, Any]) -> tupl
     return warned or open_hosts(settings)
 
 
-WANTED: Mapping[str, Lack] = {
-    "LiveRestoreEnabled": Lack(
+WANTED: Mapping[str, MissingFeature] = {
+    "LiveRestoreEnabled": MissingFeature(
         "a crash or restart of the Docker daemon ends every session",
         'set "live-restore": true in /etc/docker/daemon.json and run `systemctl reload docker`',
     ),
-    "MemoryLimit": Lack(
+    "MemoryLimit": MissingFeature(
         "the kernel does not limit the memory of containers", "boot with cgroup_enable=memory"
     ),
-    "SwapLimit": Lack(
+    "SwapLimit": MissingFeature(
         "the kernel does not limit the swap of containers", "boot with swapaccount=1"
     ),
-    "CpuCfsQuota": Lack(
+    "CpuCfsQuota": MissingFeature(
         "the kernel does not limit the cores of containers", "it needs CONFIG_CFS_BANDWIDTH"
     ),
-    "PidsLimit": Lack(
+    "PidsLimit": MissingFeature(
         "the kernel does not limit the processes of containers", "it needs CONFIG_CGROUP_PIDS"
     ),
 }
 """Fields of `/info` that must be true."""
-NO_SECCOMP = Lack(
+NO_SECCOMP = MissingFeature(
     "containers run without a seccomp profile",
     "use a Docker Engine and a kernel that have seccomp",
 )
-ICC = Lack(
+ICC = MissingFeature(
     "containers on the default bridge reach each other, so sessions use the bridge tiltyard0 and "
     "start about 80 ms later",
     'set "icc": false in /etc/docker/daemon.json and restart the daemon once live-restore is on',
 )
-OPEN_LISTENER = Lack(
+OPEN_LISTENER = MissingFeature(
     "anyone who can reach the Docker daemon's TCP port is root on this host",
     "take the tcp:// address out of `hosts` in /etc/docker/daemon.json and of dockerd's `-H`, or "
     'set "tlsverify": true with certificates',

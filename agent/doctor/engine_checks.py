@@ -119,15 +119,15 @@ def apparmor(engine: EngineFacts) -> Finding:
 def cgroups(engine: EngineFacts) -> Finding:
     """Resource limits need control groups."""
     kind = f"version {engine.info.get('CgroupVersion')}, driver {engine.info.get('CgroupDriver')}"
-    lacks = [
-        lack
-        for key, lack in WANTED.items()
+    missing = [
+        feature
+        for key, feature in WANTED.items()
         if key != "LiveRestoreEnabled" and not engine.info.get(key)
     ]
-    if not lacks:
+    if not missing:
         return ok("cgroups", kind)
-    finding = warn if lacks == [WANTED["SwapLimit"]] else bad
-    return finding("cgroups", kind, "; ".join(map(str, lacks)))
+    finding = warn if missing == [WANTED["SwapLimit"]] else bad
+    return finding("cgroups", kind, "; ".join(map(str, missing)))
 
 
 def docker_tcp(engine: EngineFacts, dockerd: DockerdFacts | Unknown) -> Finding:

@@ -39,7 +39,7 @@ from agent.domain.errors import AgentError, EngineTimeoutError
 from agent.kernel.processes import live_process, members_of
 from agent.network.firewall import Firewall, FirewallError
 from agent.network.sources.nat_table import NatTable
-from agent.network.sources.source_translation import Known, own_addresses
+from agent.network.sources.source_translation import KnownAddresses, own_addresses
 from agent.network.tls_certificate import CertificateFiles, UnfitCertificateError, beginning
 from agent.rpc.identity import FILE, Identity
 from agent.rpc.signing import expire_time
@@ -221,7 +221,7 @@ def _firewall_problems(config: AgentConfig) -> tuple[str, ...] | None:
 
 
 def _source_facts(config: AgentConfig) -> SourceFacts:
-    known = Known(config.public_address, config.bind_address)
+    known = KnownAddresses(config.public_address, config.bind_address)
     address = known.source(own_addresses())
     problem = ""
     table = NatTable(known.version)

@@ -7,7 +7,7 @@ of the kernel; the engine is asked only to set limits again.
 
 from agent.domain.errors import AgentError, ContainerGoneError
 from agent.domain.host.kernel_limits import ContainerLimits
-from agent.domain.kept.setbacks import Setbacks
+from agent.domain.kept.retry_delays import RetryDelays
 from agent.domain.sessions.session import Process, Session
 from agent.sessions.manager import SessionManager
 from agent.sessions.runtime import Runtime
@@ -26,7 +26,7 @@ class KeptLimits:
     def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
         self._runtime = runtime
         self._sessions = sessions
-        self._setbacks = Setbacks()
+        self._retry_delays = RetryDelays()
         """Sessions whose limits were set again: not at each look if that does not help."""
 
     async def run(self) -> None:
@@ -38,13 +38,13 @@ class KeptLimits:
     async def look(self) -> None:
         """Compare the limits of all running sessions once."""
         now = self._runtime.clock.monotonic()
-        held_back = self._setbacks.held_back(now)
+        held_back = self._retry_delays.held_back(now)
         running = {
             session.process: session
             for session in self._sessions.all()
             if session.state is State.RUNNING and session.process is not None
         }
-        self._setbacks.keep({session.internal_id for session in running.values()}, now)
+        self._retry_delays.keep({session.internal_id for session in running.values()}, now)
         wanted = {
             process: self._wanted(session)
             for process, session in running.items()
@@ -75,7 +75,7 @@ class KeptLimits:
         else:
             log.warning("limits were changed, set again", session=session.internal_id, kind=what)
         now = self._runtime.clock.monotonic()
-        self._setbacks.note(session.internal_id, cause, now)
+        self._retry_delays.note(session.internal_id, cause, now)
 
     def _wanted(self, session: Session) -> ContainerLimits:
         spec = session.spec

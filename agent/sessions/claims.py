@@ -42,10 +42,10 @@ LISTEN_SECONDS = 10.0  # How long a game may take, after a claim, to handle the 
 LOOK_SECONDS = 0.1  # Between two looks at which processes do
 
 
-class Heard(enum.Enum):
+class SignalOutcome(enum.Enum):
     """The result of sending the signal of a claim; the texts are those of reports."""
 
-    YES = "sent"  # To all processes that handle it
+    SENT = "sent"  # To all processes that handle it
     NOT_CAUGHT = "no process has a handler for it"
     IGNORED = "the game ignores it"
     NOT_SENT = "it could not be sent"
@@ -118,23 +118,28 @@ class Notifier:
             self._is_published = await life.publish()
             await self._runtime.failpoint("claim.published")
             self._give_up = clock.monotonic() + LISTEN_SECONDS
-        heard = None
+        outcome = None
         if self._is_published and session.standby.claim_signal:
-            heard = await self._signal(session.standby.claim_signal)
-        if heard is not None and heard is not Heard.YES and clock.monotonic() < self._give_up:
-            life.note(claim=replace(session.claim, signal_missed=heard.value))  # it may end first
+            outcome = await self._signal(session.standby.claim_signal)
+        if (
+            outcome is not None
+            and outcome is not SignalOutcome.SENT
+            and clock.monotonic() < self._give_up
+        ):
+            # The session may end before its game listens.
+            life.note(claim=replace(session.claim, signal_missed=outcome.value))
             life.answer_claim(None)  # the session is the caller's, whenever its game listens
             return LOOK_SECONDS
-        await self._finish(session.claim, heard)
+        await self._finish(session.claim, outcome)
         return None
 
-    async def _finish(self, claim: Claim, heard: Heard | None) -> None:
+    async def _finish(self, claim: Claim, outcome: SignalOutcome | None) -> None:
         life = self._life
         runtime = self._runtime
         self._give_up = None
         await runtime.failpoint("claim.signalled")
         life.answer_claim(None)
-        missed = "" if heard in {None, Heard.YES} else heard.value
+        missed = "" if outcome in {None, SignalOutcome.SENT} else outcome.value
         if missed:
             log.warning("claim signal not sent", session=life.session.internal_id, error=missed)
         life.note(claim=Claim(claim.request, self._is_published, signal_missed=missed))
@@ -143,13 +148,13 @@ class Notifier:
             # Otherwise it is not recorded: publishing it again after a restart changes nothing.
             await life.record(life.session)
 
-    async def _signal(self, signal: str) -> Heard:
+    async def _signal(self, signal: str) -> SignalOutcome:
         """Send a signal to the processes that handle it, and to no other: it might end them."""
         session = self._life.session
         number = signal_number(signal)
         engine = self._runtime.engine
         if session.process is None or number is None:
-            return Heard.NOT_CAUGHT
+            return SignalOutcome.NOT_CAUGHT
         try:
             members = await engine.processes(session.process)
             below = [member for member in members if member.process != session.process]
@@ -161,11 +166,11 @@ class Notifier:
             log.warning(
                 "cannot send a signal", session=internal_id, signal=signal, error=str(error)
             )
-            return Heard.NOT_SENT
+            return SignalOutcome.NOT_SENT
         if listening:
-            return Heard.YES
+            return SignalOutcome.SENT
         ignores = any(member.ignores(number) for member in below)
-        return Heard.IGNORED if ignores else Heard.NOT_CAUGHT
+        return SignalOutcome.IGNORED if ignores else SignalOutcome.NOT_CAUGHT
 
 
 def checked_request(text: str) -> str:

@@ -33,10 +33,10 @@ CONFIRM_STEP_SECONDS = 0.02
 T = TypeVar("T")
 
 
-class Following:
-    """Follows a session's process from now to its end, in a task of its own.
+class ProcessWatcher:
+    """Watches a session's process until its end, in a task of its own.
 
-    Only while it does so can init's report be read: it is gone with the container's process.
+    The report of init can be read only during the watch: it is gone with the container's process.
     """
 
     def __init__(self, runtime: Runtime, session: Session, process: Process) -> None:
@@ -83,14 +83,14 @@ async def end_process(
 
     Neither needs the engine. The end is None if the run's first process survives.
     """
-    async with Following(runtime, session, process) as following:
+    async with ProcessWatcher(runtime, session, process) as watcher:
         stop = _Stop(runtime, session, process)
         grace = runtime.stop_grace(session.spec)
         name = f"stop-{session.internal_id}"
-        if not await first_completed(following.wait(), stop.run(grace), name):
+        if not await first_completed(watcher.wait(), stop.run(grace), name):
             await stop.force()
-            await _kill(runtime, session, process, following)
-        return following.end, stop.result
+            await _kill(runtime, session, process, watcher)
+        return watcher.end, stop.result
 
 
 class _Stop:
@@ -184,18 +184,18 @@ class _Stop:
 
 async def kill_process(runtime: Runtime, session: Session, process: Process) -> bool:
     """Send SIGKILL, retrying if it cannot be sent; False if the process survives KILL_SECONDS."""
-    async with Following(runtime, session, process) as following:
-        await _kill(runtime, session, process, following)
-        return following.end is not None
+    async with ProcessWatcher(runtime, session, process) as watcher:
+        await _kill(runtime, session, process, watcher)
+        return watcher.end is not None
 
 
 async def _kill(
-    runtime: Runtime, session: Session, process: Process, following: Following
+    runtime: Runtime, session: Session, process: Process, watcher: ProcessWatcher
 ) -> None:
     sent = False
     while not sent:
         sent = await _send_signal(runtime, session, process, SIGKILL.name)
-        if await following.within(KILL_SECONDS):
+        if await watcher.within(KILL_SECONDS):
             return
 
 

@@ -232,10 +232,10 @@ class Lifecycle:
         process = self._life.session.process
         seen = None
         if process is not None:
-            async with ending.Following(runtime, life.session, process) as following:
-                if not await self._ends_unless_stopped(following):
+            async with ending.ProcessWatcher(runtime, life.session, process) as watcher:
+                if not await self._ends_unless_stopped(watcher):
                     return
-                seen = self._as_seen(process, following.end)
+                seen = self._as_seen(process, watcher.end)
             await self._measure()
         session = life.session
         found = await ending.evidence(runtime, session, seen)
@@ -262,7 +262,7 @@ class Lifecycle:
             session = runs.next_run(self._runtime.clock, self._life.session, container)
             await self._life.save(session)
 
-    async def _ends_unless_stopped(self, following: ending.Following) -> bool:
+    async def _ends_unless_stopped(self, watcher: ending.ProcessWatcher) -> bool:
         """Wait for the end of the process (True) or a request to stop.
 
         Meanwhile do claims, and record when the session is ready; neither waits for the other.
@@ -271,13 +271,13 @@ class Lifecycle:
         runtime = self._runtime
         notifier = claims.Notifier(runtime, life)
         name = f"wake-{life.session.internal_id}"
-        following.task.add_done_callback(lambda _: life.wake.set())
-        async with readiness.watch(runtime, life, following.process) as looking:
+        watcher.task.add_done_callback(lambda _: life.wake.set())
+        async with readiness.watch(runtime, life, watcher.process) as looking:
             while True:
                 life.wake.clear()
                 await readiness.record(runtime, life, looking)
-                if following.task.done() or life.stop_asked.is_set():
-                    return following.end is not None
+                if watcher.task.done() or life.stop_asked.is_set():
+                    return watcher.end is not None
                 await claims.take(runtime, life)
                 pause = await notifier.step()
                 if pause is None:

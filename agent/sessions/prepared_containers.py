@@ -12,7 +12,7 @@ from agent.domain.errors import AgentError, NoFreePortError
 from agent.domain.kept.demands import Demands
 from agent.domain.kept.preparation import MOST_CONTAINERS, Discard, plan
 from agent.domain.kept.prepared import Prepared
-from agent.domain.kept.setbacks import Setbacks
+from agent.domain.kept.retry_delays import RetryDelays
 from agent.domain.kept.stock import Stock
 from agent.sessions.containers import ANSWER_SECONDS
 from agent.sessions.life import Life
@@ -46,7 +46,7 @@ class PreparedContainers:
         self._demands = Demands()
         self.stock = Stock()
         """The containers that wait. Readers must not change them."""
-        self._setbacks = Setbacks()
+        self._retry_delays = RetryDelays()
         self._preparing = Preparing(
             runtime, reservations, self.stock, note_result=self._note_result, changed=self._changed
         )
@@ -97,7 +97,7 @@ class PreparedContainers:
     def _note_missed(self, shape: SessionSpec) -> None:
         """Note a start that found none, unless the cause is not that too few are wanted."""
         key = shape_key(shape)
-        most = 0 if key in self._setbacks.held_back(self._now()) else self._limit
+        most = 0 if key in self._retry_delays.held_back(self._now()) else self._limit
         self._demands.note_missed(key, shape, self._now(), most=most)
 
     def discard(self, prepared: Prepared, why: Discard) -> asyncio.Task[None]:
@@ -201,7 +201,7 @@ class PreparedContainers:
             self.look,
             self._runtime.feed,
             self._runtime.clock,
-            next_due=lambda: self._setbacks.next_end(self._now()),
+            next_due=lambda: self._retry_delays.next_end(self._now()),
             name="prepared-containers",
         )
 
@@ -211,7 +211,7 @@ class PreparedContainers:
             return
         now = self._now()
         self._demands.review(now, {key: len(own) for key, own in self.stock.by_shape.items()})
-        self._setbacks.keep(self._demands.keys(), now)
+        self._retry_delays.keep(self._demands.keys(), now)
         found = plan(
             self._demands,
             self.stock.kept,
@@ -253,7 +253,7 @@ class PreparedContainers:
         held = self._reservations
         if held.disks.short is not None or now < self._paused_until:
             return self._demands.keys()
-        failed = self._setbacks.held_back(now)
+        failed = self._retry_delays.held_back(now)
         return {
             key
             for key, demand in self._demands.items()
@@ -274,9 +274,9 @@ class PreparedContainers:
     def _note_result(self, key: str, cause: str, is_unresponsive: bool) -> None:
         """Note a failure of a shape, or without a cause a success."""
         if cause:
-            self._setbacks.note(key, cause, self._now())
+            self._retry_delays.note(key, cause, self._now())
         else:
-            self._setbacks.note_success(key)
+            self._retry_delays.note_success(key)
         if is_unresponsive:
             self._engine_answers = False
 
@@ -290,7 +290,7 @@ class PreparedContainers:
 
     def _causes(self) -> dict[str, str]:
         """Return the cause of the last failure of each shape that has not succeeded since."""
-        causes = self._setbacks.causes(self._now())
+        causes = self._retry_delays.causes(self._now())
         return {key: cause for key, cause in causes.items() if key in self._demands}
 
     def _changed(self) -> None:

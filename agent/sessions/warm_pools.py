@@ -22,7 +22,7 @@ from agent.domain.errors import (
     StandbyNotClaimableError,
 )
 from agent.domain.kept.pools import WarmPool, taken
-from agent.domain.kept.setbacks import Setbacks
+from agent.domain.kept.retry_delays import RetryDelays
 from agent.domain.kept.standby_plan import Plan, plan
 from agent.domain.sessions.session import Session, checked_id
 from agent.metrics.instruments import Start
@@ -61,7 +61,7 @@ class WarmPools:
         self._ends = TaskOwner[None]()
         self._failed: dict[str, str] = {}
         """The newest failed standby of each pool, kept for its log."""
-        self._setbacks = Setbacks()
+        self._retry_delays = RetryDelays()
         self._refusals: dict[str, str] = {}
         self.warnings: tuple[str, ...] = ()
         """Pools that are not full, and why, as of the last pass."""
@@ -125,7 +125,7 @@ class WarmPools:
             self.look,
             self._runtime.feed,
             self._runtime.clock,
-            next_due=lambda: self._setbacks.next_end(self._runtime.clock.monotonic()),
+            next_due=lambda: self._retry_delays.next_end(self._runtime.clock.monotonic()),
             name="warm-pools",
         )
 
@@ -172,7 +172,7 @@ class WarmPools:
                 del self._pools[each.pool]
                 await self._runtime.records.remove_pool(each.pool)
         if before is None or before.spec_revision != after.spec_revision:
-            self._setbacks.forget(order.pool)  # the new spec may work
+            self._retry_delays.forget(order.pool)  # the new spec may work
             self._refusals.pop(order.pool, None)
         log.info("warm pool ordered", pool=order.pool, count=order.size)
         self._runtime.feed.host_changed()
@@ -199,7 +199,7 @@ class WarmPools:
                 for life in self._standbys.values()
                 if life.stop_asked.is_set() and not life.session.state.ended
             },
-            held_back=self._setbacks.held_back(now),
+            held_back=self._retry_delays.held_back(now),
             cramped=cramped,
             draining=self._reservations.drain.now.draining,
         )
@@ -213,7 +213,7 @@ class WarmPools:
     def _update(self, internal_id: str, life: Life) -> None:
         if life.removed.is_set():
             if life.start_error is not None and not life.stop_asked.is_set():
-                self._set_back(life, str(life.start_error))
+                self._note_failure(life, str(life.start_error))
             del self._standbys[internal_id]
         elif not life.session.is_standby:
             del self._standbys[internal_id]
@@ -227,7 +227,7 @@ class WarmPools:
         kept = self._failed.get(pool)
         if session.internal_id != kept and session.stop_reason is None:
             how = session.detail or f"code {session.exit_code}"
-            self._set_back(life, f"it ended by itself: {session.end_reason}, {how}")
+            self._note_failure(life, f"it ended by itself: {session.end_reason}, {how}")
             self._failed[pool] = session.internal_id
             life = self._standbys.get(kept or "", life)
         asked = self._pools.get(pool)
@@ -235,9 +235,9 @@ class WarmPools:
         if not (is_kept and asked is not None and asked.size):
             self._discard(life, EndReason.STOPPED)
 
-    def _set_back(self, life: Life, cause: str) -> None:
+    def _note_failure(self, life: Life, cause: str) -> None:
         pool = _pool_of(life)
-        self._setbacks.note(pool, cause, self._runtime.clock.monotonic())
+        self._retry_delays.note(pool, cause, self._runtime.clock.monotonic())
         log.warning("standby failed", pool=pool, session=life.session.internal_id, error=cause)
 
     def _start(self) -> Collection[str]:
@@ -321,7 +321,7 @@ class WarmPools:
             await back_off.wait()
 
     def _warnings(self) -> tuple[str, ...]:
-        failed = self._setbacks.causes(self._runtime.clock.monotonic())
+        failed = self._retry_delays.causes(self._runtime.clock.monotonic())
         causes = {**failed, **self._refusals}
         if not causes:
             return ()

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from controlplane.admission.request_slots import release_request_slot
 from controlplane.agent_rpc.claim_stream import ClaimStream
-from controlplane.agent_rpc.reports import NOTHING_KNOWN, Known, watch_messages_in
+from controlplane.agent_rpc.reports import NOTHING_KNOWN, KnownReports, watch_messages_in
 from controlplane.agent_rpc.session_details import bindings_in, report_in
 from controlplane.agent_rpc.wire import (
     NewerFormatError,
@@ -115,7 +115,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SigningRequest:
     """A signing request as PEM text, and whether its agent accepts new trust anchors."""
 
     request: bytes
@@ -168,7 +168,7 @@ class AgentClient:
         await self._streams.close()
 
     def watch(
-        self, incarnation: str, acked_sequence: int, known: Known = NOTHING_KNOWN
+        self, incarnation: str, acked_sequence: int, known: KnownReports = NOTHING_KNOWN
     ) -> AsyncGenerator[WatchMessage, None]:
         """Follow the host until an error, a cancellation or FOLLOW_TIMEOUT.
 
@@ -284,10 +284,10 @@ class AgentClient:
         """Order a prepared container of each shape. Idempotent. Raises as `watch`."""
         await self._call("SetShapes", shapes_out(shapes), ORDER_TIMEOUT, _done)
 
-    async def ask_for_request(self) -> Asked:
+    async def ask_for_request(self) -> SigningRequest:
         """Make the agent create a key and a signing request. Raises as `watch`."""
         request = agent_pb2.RenewCertificateRequest()
-        return await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
+        return await self._call("RenewCertificate", request, ORDER_TIMEOUT, _signing_request)
 
     async def install(self, certificate: bytes = b"", authorities: bytes = b"") -> None:
         """Install a certificate and trust anchors on the agent. Idempotent. Raises as `watch`.
@@ -297,8 +297,8 @@ class AgentClient:
         request = agent_pb2.RenewCertificateRequest(
             certificate=certificate, authorities=authorities
         )
-        asked = await self._call("RenewCertificate", request, ORDER_TIMEOUT, _asked)
-        if authorities and not asked.takes_authorities:
+        answer = await self._call("RenewCertificate", request, ORDER_TIMEOUT, _signing_request)
+        if authorities and not answer.takes_authorities:
             raise AgentRefusedError(ErrorReason.UNIMPLEMENTED, "it cannot rotate its authority")
 
     async def remove_image(self, image: str) -> None:
@@ -400,8 +400,8 @@ def _answered(
     return _answer(internal_id, response.session, response.incarnation)
 
 
-def _asked(response: agent_pb2.RenewCertificateResponse) -> Asked:
-    return Asked(response.signing_request, response.takes_authorities)
+def _signing_request(response: agent_pb2.RenewCertificateResponse) -> SigningRequest:
+    return SigningRequest(response.signing_request, response.takes_authorities)
 
 
 def _done(_: Message) -> None:
@@ -413,7 +413,7 @@ def _whole(response: agent_pb2.WatchResponse) -> agent_pb2.WatchResponse:
 
 
 async def _watch_messages(
-    responses: AsyncGenerator[agent_pb2.WatchResponse, None], known: Known
+    responses: AsyncGenerator[agent_pb2.WatchResponse, None], known: KnownReports
 ) -> AsyncGenerator[WatchMessage, None]:
     """Read messages; between two parts of a large one other tasks run."""
     reached = 0

@@ -42,8 +42,8 @@ def nothing_seen(_: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The reports that are not parsed again: those in memory, and those in rows."""
+class KnownReports:
+    """The reports that are not parsed again: those in memory and those in rows."""
 
     find_seen: FindSeen = nothing_seen
     written: Written = field(default_factory=Written)
@@ -59,11 +59,11 @@ class Known:
         )
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = KnownReports()
 
 
 def watch_messages_in(
-    response: agent_pb2.WatchResponse, reached: int, known: Known = NOTHING_KNOWN
+    response: agent_pb2.WatchResponse, reached: int, known: KnownReports = NOTHING_KNOWN
 ) -> Iterator[WatchMessage]:
     """Parse a message of the Watch stream; one of many sessions yields a portion at a time.
 
@@ -103,7 +103,7 @@ def _watch_event(response: agent_pb2.WatchResponse) -> WatchEvent | None:
 
 
 def _sessions_in(
-    sessions: Iterable[agent_pb2.Session], incarnation: str, known: Known
+    sessions: Iterable[agent_pb2.Session], incarnation: str, known: KnownReports
 ) -> SessionsReported:
     read: list[HostSession] = []
     written: list[WrittenSession] = []

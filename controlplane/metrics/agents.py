@@ -12,7 +12,7 @@ from controlplane.domain.errors import (
     AgentUnavailableError,
     StoreError,
 )
-from controlplane.metrics.making import maker
+from controlplane.metrics.making import metric_factory
 from tiltyard.runtime.metrics.making import Registry
 
 
@@ -20,7 +20,7 @@ class AgentCalls:
     """Metrics of calls to agents."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self._calls = make.counter(
             "agent_calls_total",
             "Calls to agents; outcome is ok, the reason of a refusal, unavailable, newer, or left"
@@ -72,7 +72,7 @@ class FleetMetrics:
     """Metrics of hosts' watch streams and certificates."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self.snapshot_seconds = make.histogram(
             "watch_snapshot_duration_seconds",
             "Duration of snapshots; each is a host that was synchronised again.",

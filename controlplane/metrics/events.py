@@ -1,6 +1,6 @@
 """Metrics of the readers of the log of events."""
 
-from controlplane.metrics.making import maker
+from controlplane.metrics.making import metric_factory
 from tiltyard.runtime.metrics.making import Registry
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
@@ -13,7 +13,7 @@ class EventMetrics:
     """Metrics of the log's readers; streams by their form, `sse` or `ndjson`."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self.read_after = make.histogram(
             "event_read_after_seconds",
             "Seconds from the time of an event until the readers that follow the log can get it.",

@@ -1,6 +1,6 @@
 """HTTP metrics: requests by route, connections, streams."""
 
-from controlplane.metrics.making import maker
+from controlplane.metrics.making import metric_factory
 from tiltyard.runtime.metrics.instruments import Counter, Histogram
 from tiltyard.runtime.metrics.making import Registry
 
@@ -11,7 +11,7 @@ class HttpMetrics:
     """Metrics of all listeners."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self._requests = make.counter(
             "http_requests_total",
             "Answered requests; status 499 if the client disconnected first.",

@@ -9,14 +9,14 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from tiltyard.runtime.metrics.making import Maker, Registry
+from tiltyard.runtime.metrics.making import MetricFactory, Registry
 
 PREFIX = "tiltyard_controlplane"
 
 
-def maker(registry: Registry) -> Maker:
+def metric_factory(registry: Registry) -> MetricFactory:
     """Return what creates metrics with the program's prefix."""
-    return Maker(PREFIX, registry)
+    return MetricFactory(PREFIX, registry)
 
 
 def gauge(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:

@@ -11,7 +11,7 @@ from controlplane.domain.errors import (
     TiltyardError,
 )
 from controlplane.domain.sessions.start_timing import StartTiming
-from controlplane.metrics.making import maker
+from controlplane.metrics.making import metric_factory
 from tiltyard.runtime.metrics.making import Registry
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 15, 60)
@@ -22,7 +22,7 @@ class StartMetrics:
     """Metrics of session starts."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self._seconds = make.histogram(
             "start_duration_seconds",
             "Duration of starts; kind is warm if a standby was claimed, none if nothing started.",

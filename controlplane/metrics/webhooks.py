@@ -3,7 +3,7 @@
 from controlplane.domain.webhooks.attempts import Answer
 from controlplane.domain.webhooks.retries import Outcome
 from controlplane.domain.webhooks.webhook import DisabledCause
-from controlplane.metrics.making import maker
+from controlplane.metrics.making import metric_factory
 from tiltyard.runtime.metrics.making import Registry
 
 
@@ -11,7 +11,7 @@ class WebhookMetrics:
     """Metrics of attempts, and of what follows from them."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = maker(registry)
+        make = metric_factory(registry)
         self._attempts = make.counter(
             "webhook_attempts_total",
             "Attempts to deliver a message to an endpoint, by outcome.",

@@ -5,19 +5,21 @@ import socket
 import pytest
 
 from agent.network import netlink
-from agent.network.sources.nat_rules import Guard, Private, Public
+from agent.network.sources.nat_rules import ContainerEndpoint, Guard, PublicEndpoint
 from agent.network.sources.nat_table import CHUNK, NatTable
 from agent.network.sources.source_translation import own_addresses
 from tests.agent.test_conntrack import apart
 
 LOOPBACK = bytes([127, 0, 0, 1])
 PUBLIC = bytes([203, 0, 113, 5])
-TO_ADDRESS = {Private(bytes([172, 17, 0, 2]), socket.IPPROTO_UDP, 7777): Public(PUBLIC, 20000)}
-TO_PORT = {Private(bytes([172, 17, 0, 3]), socket.IPPROTO_TCP, 7777): Public(b"", 20001)}
+UDP = socket.IPPROTO_UDP
+TCP = socket.IPPROTO_TCP
+TO_ADDRESS = {ContainerEndpoint(bytes([172, 17, 0, 2]), UDP, 7777): PublicEndpoint(PUBLIC, 20000)}
+TO_PORT = {ContainerEndpoint(bytes([172, 17, 0, 3]), TCP, 7777): PublicEndpoint(b"", 20001)}
 GUARD = Guard(("docker0", "tiltyard0"), (20000, 30000))
 V6 = {
-    Private(bytes(15) + b"\2", socket.IPPROTO_UDP, 7777): Public(bytes(15) + b"\1", 20000),
-    Private(bytes(15) + b"\3", socket.IPPROTO_TCP, 7777): Public(b"", 20001),
+    ContainerEndpoint(bytes(15) + b"\2", UDP, 7777): PublicEndpoint(bytes(15) + b"\1", 20000),
+    ContainerEndpoint(bytes(15) + b"\3", TCP, 7777): PublicEndpoint(b"", 20001),
 }
 
 
@@ -88,12 +90,10 @@ def test_change_that_fails_changes_nothing() -> None:
 def test_more_than_one_request_holds_can_be_written() -> None:
     table = NatTable()
     table.make(GUARD)
-    many = {
-        Private(bytes([172, 17, number >> 8, number & 255]), socket.IPPROTO_UDP, 7777): Public(
-            PUBLIC, number
-        )
-        for number in range(2 * CHUNK + 1)
-    }
+    many = {}
+    for number in range(2 * CHUNK + 1):
+        source = ContainerEndpoint(bytes([172, 17, number >> 8, number & 255]), UDP, 7777)
+        many[source] = PublicEndpoint(PUBLIC, number)
     table.change({}, many)
     assert table.read() == many
     table.change(many, {})

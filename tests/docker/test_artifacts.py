@@ -14,7 +14,7 @@ from typing import Any
 import docker
 import pytest
 
-from agent.artifacts.fetching import BATCH_BYTES, Artifacts, Patience, checked_path
+from agent.artifacts.fetching import BATCH_BYTES, Artifacts, FetchTimeouts, checked_path
 from agent.artifacts.spool_room import SpoolRoom
 from agent.docker.engine import DockerEngine
 from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathNotFoundError
@@ -105,9 +105,9 @@ def artifacts(engine: CountingEngine, records: Records) -> Artifacts:
     return a_few(engine, records)
 
 
-def a_few(engine: DockerEngine, records: Records, **patience: float) -> Artifacts:
+def a_few(engine: DockerEngine, records: Records, **timeouts: float) -> Artifacts:
     room = SpoolRoom(10**9, 101 * MEGABYTE, patience=5.0)
-    return Artifacts(engine, records, room, patience=Patience(**patience))
+    return Artifacts(engine, records, room, timeouts=FetchTimeouts(**timeouts))
 
 
 async def fetched(artifacts: Artifacts, container: Any, path: str) -> bytes:

@@ -46,22 +46,22 @@ _AT_MOST = 3
 _AT_LEAST = 5
 
 
-class Private(NamedTuple):
-    """What a container sends from. `address`: packed; `protocol`: a number of IP."""
+class ContainerEndpoint(NamedTuple):
+    """A source of packets in a container. `address` is packed, `protocol` is a number of IP."""
 
     address: bytes
     protocol: int
     port: int
 
 
-class Public(NamedTuple):
-    """What others see. Without an address the kernel selects that of the interface."""
+class PublicEndpoint(NamedTuple):
+    """The source that others see. Without an address the kernel selects the interface's."""
 
     address: bytes
     port: int
 
 
-Translations = Mapping[Private, Public]
+Translations = Mapping[ContainerEndpoint, PublicEndpoint]
 
 
 class Guard(NamedTuple):
@@ -72,8 +72,8 @@ class Guard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
-    """How a version of IP looks.
+class IpVersion:
+    """The layout of addresses in a version of IP.
 
     `size`: bytes of an address; `source`: the offset of the source address in a packet's header;
     `address_type`: for `nft list`.
@@ -138,28 +138,30 @@ class Form:
             + translate
         )
 
-    def element(self, private: Private, public: Public) -> bytes:
+    def element(self, private: ContainerEndpoint, public: PublicEndpoint) -> bytes:
         """Describe an element of `map_of(public)`."""
         data = struct.pack(self.public, *public) if public.address else _PORT.pack(public.port)
         return _value(1, struct.pack(self.key, *private)) + _value(2, data)
 
-    def decoded(self, part: Mapping[int, bytes]) -> Iterator[tuple[Private, Public]]:
+    def decoded(
+        self, part: Mapping[int, bytes]
+    ) -> Iterator[tuple[ContainerEndpoint, PublicEndpoint]]:
         """Decode the elements of a listing."""
         for _, element in attribute_list(part.get(3, b"")):
             found = attributes(element)
-            private = Private(*struct.unpack(self.key, attributes(found[1])[1]))
+            private = ContainerEndpoint(*struct.unpack(self.key, attributes(found[1])[1]))
             data = attributes(found[2])[1]
             if len(data) == _PORT.size:
-                yield private, Public(b"", *_PORT.unpack(data))
+                yield private, PublicEndpoint(b"", *_PORT.unpack(data))
             else:
-                yield private, Public(*struct.unpack(self.public, data))
+                yield private, PublicEndpoint(*struct.unpack(self.public, data))
 
 
-FORMS = {
-    4: Form(socket.AF_INET, size=4, source=12, address_type=7),
-    6: Form(socket.AF_INET6, size=16, source=8, address_type=8),
+IP_VERSIONS = {
+    4: IpVersion(socket.AF_INET, size=4, source=12, address_type=7),
+    6: IpVersion(socket.AF_INET6, size=16, source=8, address_type=8),
 }
-"""By version of IP."""
+"""The layouts by version of IP."""
 
 
 def chain() -> bytes:
@@ -174,7 +176,7 @@ def are_whole(rules: Sequence[Mapping[int, bytes]]) -> bool:
     return len(rules) >= len(MAPS) and marks == {_mark(len(rules))}
 
 
-def map_of(public: Public) -> str:
+def map_of(public: PublicEndpoint) -> str:
     """The name of the map that has a translation to this."""
     return ADDRESSES if public.address else PORTS
 

@@ -13,12 +13,12 @@ from agent.network.conntrack import Flows, forget_by
 from agent.network.netlink import FAMILY, NESTED, Netfilter, attribute, attributes
 from agent.network.sources.nat_rules import (
     CHAIN,
-    FORMS,
+    IP_VERSIONS,
     MAPS,
     TABLE,
+    ContainerEndpoint,
     Guard,
-    Private,
-    Public,
+    PublicEndpoint,
     Translations,
     are_whole,
     chain,
@@ -49,21 +49,21 @@ class NatTable:
     """The table for a version of IP in this network namespace. All methods raise OSError."""
 
     def __init__(self, version: int = 4) -> None:
-        self._form = FORMS[version]
+        self._ip_version = IP_VERSIONS[version]
         self._netfilter = Netfilter()
 
     def close(self) -> None:
         """Close the connection to the kernel; the next call opens another one."""
         self._netfilter.close()
 
-    def read(self) -> dict[Private, Public] | None:
+    def read(self) -> dict[ContainerEndpoint, PublicEndpoint] | None:
         """Return the content of the table; None if the table or a part of it is missing."""
-        found: dict[Private, Public] = {}
+        found: dict[ContainerEndpoint, PublicEndpoint] = {}
         try:
             rules = self._dump(_GET_RULE, text(1, TABLE) + text(2, CHAIN))
             for name in MAPS:
                 for part in self._dump(_GET_ELEMENTS, text(1, TABLE) + text(2, name)):
-                    found.update(self._form.decoded(part))
+                    found.update(self._ip_version.decoded(part))
         except FileNotFoundError:
             return None
         of_table = [rule for rule in rules if rule[1] == TABLE.encode() + b"\0"]
@@ -76,7 +76,7 @@ class NatTable:
             (_NEW_TABLE, _CREATE, table),  # There may be none to delete
             (_DELETE_TABLE, 0, table),
             (_NEW_TABLE, _CREATE, table),
-            *((_NEW_SET, _CREATE, self._form.map(at, name)) for at, name in enumerate(MAPS)),
+            *((_NEW_SET, _CREATE, self._ip_version.map(at, name)) for at, name in enumerate(MAPS)),
             (_NEW_CHAIN, _CREATE, chain()),
             *self._rules(guard),
         ]
@@ -109,7 +109,7 @@ class NatTable:
             forget_by(kernel, flows)
 
     def _rules(self, guard: Guard) -> list[tuple[int, int, bytes]]:
-        return [(_NEW_RULE, _CREATE | _APPEND, rule) for rule in self._form.rules(guard)]
+        return [(_NEW_RULE, _CREATE | _APPEND, rule) for rule in self._ip_version.rules(guard)]
 
     def _elements(
         self, kind: int, flags: int, translations: Translations
@@ -118,7 +118,7 @@ class NatTable:
         for name in MAPS:
             own = [each for each in translations.items() if map_of(each[1]) == name]
             for begin in range(0, len(own), CHUNK):
-                chunk = [self._form.element(*each) for each in own[begin : begin + CHUNK]]
+                chunk = [self._ip_version.element(*each) for each in own[begin : begin + CHUNK]]
                 listed = b"".join(attribute(1 | NESTED, each) for each in chunk)
                 place = text(1, TABLE) + text(2, name)
                 yield kind, flags, place + attribute(3 | NESTED, listed)
@@ -135,4 +135,4 @@ class NatTable:
 
     @property
     def _header(self) -> bytes:
-        return FAMILY.pack(self._form.family, 0, 0)
+        return FAMILY.pack(self._ip_version.family, 0, 0)

@@ -18,7 +18,7 @@ from agent.domain.addresses import Addressed
 from agent.domain.sessions.session import Port, Session
 from agent.network import netlink
 from agent.network.conntrack import translated_flows
-from agent.network.sources.nat_rules import Guard, Private, Public, Translations
+from agent.network.sources.nat_rules import ContainerEndpoint, Guard, PublicEndpoint, Translations
 from agent.network.sources.nat_table import NatTable
 from tiltyard.contract import Protocol
 from tiltyard.runtime.batches import Batches
@@ -41,7 +41,7 @@ _NUMBERS = {Protocol.UDP: _UDP, Protocol.TCP: socket.IPPROTO_TCP}
 Ports = tuple[Port, ...]
 
 
-class Known(NamedTuple):
+class KnownAddresses(NamedTuple):
     """The addresses at which callers know the sessions of a host, by its settings."""
 
     public: str
@@ -70,12 +70,13 @@ class Known(NamedTuple):
 
 
 def translations_of(address: bytes, ports: Iterable[Port], source: bytes) -> Translations:
-    """The translations of a container; `source` as `Known.source` returns it."""
+    """The translations of a container; `source` as `KnownAddresses.source` returns it."""
     found = {}
     for port in ports:
         if not port.tls:
-            private = Private(address, _NUMBERS[port.protocol], port.bound(in_host=False))
-            found[private] = Public(source, port.host)
+            bound = port.bound(in_host=False)
+            private = ContainerEndpoint(address, _NUMBERS[port.protocol], bound)
+            found[private] = PublicEndpoint(source, port.host)
     return found
 
 
@@ -99,7 +100,7 @@ class SourceTranslation:
 
     def __init__(
         self,
-        known: Known,
+        known: KnownAddresses,
         guard: Guard,
         clock: Clock,
         *,
@@ -114,7 +115,7 @@ class SourceTranslation:
         self._notify = notify
         self._held: dict[str, tuple[bytes, Ports]] = {}
         """The address and ports of each container, by the id for which it was made."""
-        self._left: frozenset[Private] = frozenset()
+        self._left: frozenset[ContainerEndpoint] = frozenset()
         """The sources that the last look found, and that belong to no container."""
         self._threads = Threads(1, "source-translation")
         self._batches = Batches[bytes, None](self._apply, "source-translation")
@@ -167,7 +168,7 @@ class SourceTranslation:
         await self._threads.run(self._kernel.apply, self._wanted(set(addresses)))
         return [None] * len(addresses)
 
-    async def _compare(self, remove: frozenset[Private]) -> None:
+    async def _compare(self, remove: frozenset[ContainerEndpoint]) -> None:
         wanted = self._wanted({address for address, _ in self._held.values()})
         self._left = await self._threads.run(self._kernel.compare, wanted, remove)
 
@@ -204,12 +205,12 @@ def _warning(cause: str) -> str:
 class _Kernel:
     """The kernel's table, and a copy of its content. Blocks; all methods raise OSError."""
 
-    def __init__(self, known: Known, guard: Guard, table: NatTable) -> None:
+    def __init__(self, known: KnownAddresses, guard: Guard, table: NatTable) -> None:
         self._known = known
         self._guard = guard
         self._table = table
         self._source: bytes | None = None
-        self._there: dict[bytes, dict[Private, Public]] | None = None
+        self._there: dict[bytes, dict[ContainerEndpoint, PublicEndpoint]] | None = None
         """The translations of each address; None if others may have changed the table."""
         self._is_made = False
         self._is_guarded = False
@@ -224,8 +225,8 @@ class _Kernel:
             self._apply(wanted)
 
     def compare(
-        self, wanted: Mapping[bytes, Ports], remove: frozenset[Private]
-    ) -> frozenset[Private]:
+        self, wanted: Mapping[bytes, Ports], remove: frozenset[ContainerEndpoint]
+    ) -> frozenset[ContainerEndpoint]:
         """Restore missing translations; return sources that belong to no container of this host.
 
         Sources in `remove`, which an earlier call returned, lose their translations.
@@ -252,8 +253,8 @@ class _Kernel:
         there = self._content()
         if self._source is None:
             self._source = self._known.source(own_addresses())
-        remove: dict[Private, Public] = {}
-        add: dict[Private, Public] = {}
+        remove: dict[ContainerEndpoint, PublicEndpoint] = {}
+        add: dict[ContainerEndpoint, PublicEndpoint] = {}
         for address, ports in wanted.items():
             old = there.get(address, {})
             new = translations_of(address, ports, self._source)
@@ -264,7 +265,7 @@ class _Kernel:
             self._table.set_rules(self._guard)
             self._is_guarded = True
 
-    def _content(self) -> dict[bytes, dict[Private, Public]]:
+    def _content(self) -> dict[bytes, dict[ContainerEndpoint, PublicEndpoint]]:
         if self._there is None:
             found = self._table.read()
             self._is_made = found is not None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 
-from controlplane.agent_rpc.reports import Known
+from controlplane.agent_rpc.reports import KnownReports
 from controlplane.domain.errors import (
     AgentExcessError,
     AgentNewerError,
@@ -166,7 +166,7 @@ class Watch:
 
     async def _follow(self, back_off: BackOff) -> None:
         self._snapshot = None
-        known = Known(self.host.seen, self.written.up_to)
+        known = KnownReports(self.host.seen, self.written.up_to)
         stream = self.host.client.watch(self.host.incarnation, self._acked, known)
         try:
             while True:

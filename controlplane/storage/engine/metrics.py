@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tiltyard.runtime.metrics.making import Maker, Registry
+from tiltyard.runtime.metrics.making import MetricFactory, Registry
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
 """A commit takes 0.1 ms on a good disk."""
@@ -13,7 +13,7 @@ class StoreMetrics:
     """Metrics of the database."""
 
     def __init__(self, registry: Registry = None) -> None:
-        make = Maker("tiltyard_controlplane_database", registry)
+        make = MetricFactory("tiltyard_controlplane_database", registry)
         self.transaction_seconds = make.histogram(
             "transaction_duration_seconds",
             "Seconds from the request for a transaction to its commit, including its queue.",

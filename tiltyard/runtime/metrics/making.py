@@ -13,7 +13,7 @@ CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 Registry = CollectorRegistry | None
 
 
-class Maker:
+class MetricFactory:
     """Creates metrics whose names begin with a prefix."""
 
     def __init__(self, prefix: str, registry: Registry) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.artifacts.fetching import Artifacts, Patience, checked_path
+from agent.artifacts.fetching import Artifacts, FetchTimeouts, checked_path
 from agent.artifacts.spool_room import SpoolRoom
 from agent.artifacts.tar_filter import TarLimits
 from agent.domain import errors
@@ -40,14 +40,14 @@ async def ended(agent: Agent, files: dict[str, bytes]) -> str:
 
 
 def artifacts(
-    agent: Agent, *, limits: TarLimits | None = None, patience: Patience | None = None
+    agent: Agent, *, limits: TarLimits | None = None, timeouts: FetchTimeouts | None = None
 ) -> Artifacts:
     return Artifacts(
         agent.engine,
         agent.records,
         SpoolRoom(300 * MEGABYTE, 100 * MEGABYTE, patience=0.0),
         limits=limits or TarLimits(),
-        patience=patience or Patience(),
+        timeouts=timeouts or FetchTimeouts(),
     )
 
 
@@ -174,7 +174,7 @@ async def test_f10_a_hung_archive_harms_only_itself(
             closed.add(container)
 
     send(agent, monkeypatch, chunks)
-    packing = artifacts(agent, patience=Patience(pack=2.0))
+    packing = artifacts(agent, timeouts=FetchTimeouts(pack=2.0))
     hung = asyncio.create_task(fetched(packing, "hung", "/x"))
     await hangs.wait()
     with pytest.raises(errors.ReadersBusyError):
@@ -238,14 +238,16 @@ async def begun(agent: Agent, artifacts: Artifacts, tmp_path: Path) -> AsyncIter
 
 
 @pytest.mark.parametrize(
-    "patience",
+    "timeouts",
     [
-        Patience(idle=1.0),
-        Patience(serve=1.0),
+        FetchTimeouts(idle=1.0),
+        FetchTimeouts(serve=1.0),
     ],
 )
-async def test_stalled_spool_is_removed(agent: Agent, tmp_path: Path, patience: Patience) -> None:
-    async with begun(agent, artifacts(agent, patience=patience), tmp_path) as call:
+async def test_stalled_spool_is_removed(
+    agent: Agent, tmp_path: Path, timeouts: FetchTimeouts
+) -> None:
+    async with begun(agent, artifacts(agent, timeouts=timeouts), tmp_path) as call:
         await until(lambda: nothing_is_spooled(agent))
         with pytest.raises(grpc.aio.AioRpcError) as error:
             while await call.read() is not grpc.aio.EOF:

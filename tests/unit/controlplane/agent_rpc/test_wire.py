@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane.agent_rpc.client import AgentClient
-from controlplane.agent_rpc.reports import SESSIONS_AT_ONCE, Known, watch_messages_in
+from controlplane.agent_rpc.reports import SESSIONS_AT_ONCE, KnownReports, watch_messages_in
 from controlplane.agent_rpc.wire import session_in
 from controlplane.domain.errors import AgentUnavailableError
 from controlplane.domain.hosts.contract import (
@@ -131,7 +131,7 @@ def reread(seen: Seen | None, reported: agent_pb2.Session) -> HostSession:
     """Return a session as read from a message of incarnation `i` by who has seen a report."""
     batch = agent_pb2.SessionBatch(sessions=[reported])
     response = agent_pb2.WatchResponse(incarnation="i", sequence=9, sessions=batch)
-    [message] = watch_messages_in(response, 0, Known(lambda _: seen))
+    [message] = watch_messages_in(response, 0, KnownReports(lambda _: seen))
     assert isinstance(message.event, SessionsReported)
     [session] = message.event.sessions
     return session
@@ -199,7 +199,7 @@ def written_of(reported: agent_pb2.Session, written: Written) -> tuple[WrittenSe
     """Return what a message of incarnation `i` leaves unread of one session."""
     batch = agent_pb2.SessionBatch(sessions=[reported])
     response = agent_pb2.WatchResponse(incarnation="i", sequence=9, sessions=batch)
-    [message] = watch_messages_in(response, 0, Known(written=written))
+    [message] = watch_messages_in(response, 0, KnownReports(written=written))
     assert isinstance(message.event, SessionsReported)
     assert len(message.event.sessions) + len(message.event.written) == 1
     return message.event.written

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from agent.domain.sessions.session import Port
-from agent.network.sources.source_translation import Known, translations_of
+from agent.network.sources.source_translation import KnownAddresses, translations_of
 from tests.unit.agent.network.sources.test_source_translation import (
     BIND,
     LOOPBACK,
@@ -31,12 +31,12 @@ from tiltyard.contract import Protocol
 def test_source_is_the_first_known_address_that_an_interface_has(
     own: Iterable[bytes], source: bytes
 ) -> None:
-    assert Known("192.0.2.1", "192.0.2.2").source(own) == source
+    assert KnownAddresses("192.0.2.1", "192.0.2.2").source(own) == source
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "2001:db8::1", "::1", "::"])
 def test_source_is_no_address_from_which_packets_cannot_leave(address: str) -> None:
-    assert Known(address, address).source({LOOPBACK, LOOPBACK6, PUBLIC}) == b""
+    assert KnownAddresses(address, address).source({LOOPBACK, LOOPBACK6, PUBLIC}) == b""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_source_is_no_address_from_which_packets_cannot_leave(address: str) -> N
 def test_translations_are_of_the_version_by_which_players_come(
     public: str, bind: str, version: int, source: bytes
 ) -> None:
-    known = Known(public, bind)
+    known = KnownAddresses(public, bind)
     assert known.version == version
     assert known.source({PUBLIC, PUBLIC6}) == source
 

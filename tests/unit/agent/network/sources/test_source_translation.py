@@ -11,8 +11,8 @@ import pytest
 from agent.domain.sessions.session import Port, Session
 from agent.network.conntrack import Flows, translated_flows
 from agent.network.sources import source_translation
-from agent.network.sources.nat_rules import Guard, Private, Public, Translations
-from agent.network.sources.source_translation import Known, SourceTranslation
+from agent.network.sources.nat_rules import ContainerEndpoint, Guard, PublicEndpoint, Translations
+from agent.network.sources.source_translation import KnownAddresses, SourceTranslation
 from tests.support.agent.samples import a_session
 from tests.support.fake_clock import FakeClock
 from tiltyard.contract import Protocol
@@ -27,7 +27,7 @@ ONE = bytes([172, 17, 0, 2])
 TWO = bytes([172, 17, 0, 3])
 UDP = 17
 TCP = 6
-KNOWN = Known("192.0.2.1", "192.0.2.2")
+KNOWN = KnownAddresses("192.0.2.1", "192.0.2.2")
 GUARD = Guard(("docker0",), (20000, 20999))
 REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -36,13 +36,13 @@ REFUSED = PermissionError(errno.EPERM, "Operation not permitted")
 class FakeTable:
     """The kernel's table. `flushed`: flows; `failures`: the errors of the next calls."""
 
-    content: dict[Private, Public] | None = None
+    content: dict[ContainerEndpoint, PublicEndpoint] | None = None
     failures: list[OSError] = field(default_factory=list)
     made: int = 0
     guards: list[Guard] = field(default_factory=list)
     flushed: list[Flows] = field(default_factory=list)
 
-    def read(self) -> dict[Private, Public] | None:
+    def read(self) -> dict[ContainerEndpoint, PublicEndpoint] | None:
         self._fail()
         return None if self.content is None else dict(self.content)
 
@@ -87,7 +87,7 @@ class Site:
     table: FakeTable
     own: set[bytes]
     reconciled: bool = True
-    known: Known = KNOWN
+    known: KnownAddresses = KNOWN
     translation: SourceTranslation = field(init=False)
     begun: list[SourceTranslation] = field(default_factory=list)
 
@@ -129,10 +129,10 @@ def udp(host: int, container: int = 7777) -> Port:
     return Port(container, Protocol.UDP, host)
 
 
-def led(*translations: tuple[bytes, int, int, int]) -> dict[Private, Public]:
+def led(*translations: tuple[bytes, int, int, int]) -> dict[ContainerEndpoint, PublicEndpoint]:
     """Translations to the public address, by container address, protocol, its port and ours."""
     return {
-        Private(address, protocol, port): Public(PUBLIC, host)
+        ContainerEndpoint(address, protocol, port): PublicEndpoint(PUBLIC, host)
         for address, protocol, port, host in translations
     }
 
@@ -240,17 +240,18 @@ async def test_players_of_ipv6_alone_are_known_by_the_ipv6_address_of_a_containe
     site: Site,
 ) -> None:
     site.own.add(PUBLIC6)
-    site.known = Known("2001:db8::1", "::")
+    site.known = KnownAddresses("2001:db8::1", "::")
     translation = site.begin()
     await translation.open(playing(udp(20000)), at("172.17.0.2", "2001:db8:20::2"))
     await translation.open(playing(udp(20001)), at("172.17.0.3"))
-    assert site.table.content == {Private(ONE6, UDP, 7777): Public(PUBLIC6, 20000)}
+    source = ContainerEndpoint(ONE6, UDP, 7777)
+    assert site.table.content == {source: PublicEndpoint(PUBLIC6, 20000)}
 
 
 async def test_public_address_that_comes_later_is_used_from_then_on(site: Site) -> None:
     site.own = {LOOPBACK}
     await site.translation.open(playing(udp(20000)), at("172.17.0.2"))
-    assert site.table.content == {Private(ONE, UDP, 7777): Public(b"", 20000)}
+    assert site.table.content == {ContainerEndpoint(ONE, UDP, 7777): PublicEndpoint(b"", 20000)}
     site.own = {LOOPBACK, PUBLIC}
     await site.translation.look()
     assert site.table.content == led((ONE, UDP, 7777, 20000))

@@ -64,15 +64,24 @@ class Request(web.Request):
         """Cancel the handler if the client disconnects within this block.
 
         For waits of which only the client needs the result: its slot, its body, a stream. Other
-        work of a handler continues without the client.
+        work of a handler continues without the client. A write that fails since the client has
+        disconnected also cancels the handler.
         """
         if self.transport is None:
             raise asyncio.CancelledError
         self.waits_for_client = True
         try:
             yield
+        except ConnectionError:
+            if self._is_connected():
+                raise
+            raise asyncio.CancelledError from None
         finally:
             self.waits_for_client = False
+
+    def _is_connected(self) -> bool:
+        wire = self.transport
+        return wire is not None and not wire.is_closing()
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         """Add the common headers to a response of aiohttp."""

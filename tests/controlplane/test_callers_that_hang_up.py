@@ -9,7 +9,7 @@ import pytest
 from tests.support.controlplane.raw_http import Wire
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import eventually, eventually_equals
-from tests.support.controlplane.transactions import opened
+from tests.support.controlplane.transactions import blocked, opened
 from tests.support.hold import Hold
 
 pytestmark = pytest.mark.system(kind=Scraped, application={})
@@ -84,9 +84,8 @@ async def in_progress(system: Scraped) -> float:
     return (await system.scrape()).sum("http_requests_in_progress")
 
 
-async def test_reader_of_a_list_that_hangs_up_ends_it(
-    system: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def make_long_list(system: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a list of sessions that is longer than all buffers."""
     monkeypatch.setattr("controlplane.api.operations.operation.AT_ONCE", 1)
     for name in ("m", "n", "o"):
         assert (await system.start(id=name)).status == 201
@@ -96,11 +95,35 @@ async def test_reader_of_a_list_that_hangs_up_ends_it(
         db.execute("UPDATE session SET labels=?", (labels,))
 
     await system.control_plane.store.run(fill)
+
+
+def ask_for_list(system: Scraped, wire: Wire) -> None:
+    bearer = f"Authorization: Bearer {system.tokens['alice']}"
+    wire.send(f"GET /session HTTP/1.1\r\nHost: x\r\n{bearer}\r\n\r\n".encode())
+
+
+async def test_reader_of_a_list_that_hangs_up_ends_it(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make_long_list(system, monkeypatch)
     async with Wire(system.port) as wire:
-        bearer = f"Authorization: Bearer {system.tokens['alice']}"
-        wire.send(f"GET /session HTTP/1.1\r\nHost: x\r\n{bearer}\r\n\r\n".encode())
+        ask_for_list(system, wire)
         await wire.reader.readuntil(b"\r\n\r\n")
         assert await in_progress(system) == 1
         wire.writer.transport.abort()
         await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
     await eventually(lambda: "response aborted" not in caplog.text)
+
+
+async def test_reader_that_hangs_up_before_a_list_begins_is_no_error(
+    system: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make_long_list(system, monkeypatch)
+    connected = await connections(system)
+    async with blocked(system.control_plane.store.read), Wire(system.port) as wire:
+        ask_for_list(system, wire)
+        await eventually_equals(lambda: in_progress(system), 1)
+        wire.writer.transport.abort()
+        await eventually_equals(lambda: connections(system), connected)
+    await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -1,15 +1,18 @@
 """How streams of events end, and go on."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
-from aiohttp import ClientPayloadError
+from aiohttp import ClientPayloadError, web
 
 from controlplane.api.operations import event_streams
 from controlplane.domain.errors import StoreError
 from controlplane.domain.events.positions import EventsGoneError, Position
 from controlplane.events.event_log import EventLog
+from controlplane.http.application import Application
+from controlplane.http.messages import Request
 from controlplane.storage.engine.event_log import begin_epoch, position
 from controlplane.storage.tables.accounting.event_reading import read_after, read_newer
 from tests.support.controlplane.event_reader import (
@@ -223,6 +226,37 @@ async def test_disconnected_reader_frees_its_slot(system: System, form: str) -> 
         reader.response.close()
         await eventually(lambda: is_free(system))
     assert system.control_plane.event_log.waiting("alice") == 0
+
+
+@both_forms
+@pytest.mark.system(kind=Scraped)
+async def test_write_to_a_reader_that_has_just_disconnected_is_no_error(
+    system: Scraped, form: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server writes after the connection has failed and before the request is cancelled."""
+    answer = Application.answer
+    changed = EventLog.changed
+    requests: list[Request] = []
+
+    async def noted(self: Application, request: Request) -> web.StreamResponse:
+        if request.path == "/event":
+            requests.append(request)
+        return await answer(self, request)
+
+    async def disconnected(self: EventLog, *arguments: Any) -> Position:
+        found = await changed(self, *arguments)
+        for request in requests:
+            if request.transport is not None:
+                request.transport.abort()
+        return found
+
+    monkeypatch.setattr(event_streams, "QUIET", 0.05)
+    monkeypatch.setattr(Application, "answer", noted)
+    monkeypatch.setattr(EventLog, "changed", disconnected)
+    async with opened(system, form=form):
+        await system.shows(lambda s: s.sum("http_requests_total", status="499") == 1)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert (await system.scrape()).sum("event_streams_ended_total", why="client") == 1
 
 
 @pytest.mark.system(kind=Scraped)

@@ -39,7 +39,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z", re.ASCII)
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # Of a manifest, or of one page of a tag list
 PAGE_SIZE = 1000  # Requested tags per page
-MAX_PAGES = 20  # Per list
+MAX_LIST_TAGS = 20_000  # Of all pages; the registry chooses the size of its pages
 MAX_LIST_BYTES = 8 * 1024 * 1024  # Of all pages of a tag list
 
 MAX_LIST_VALUES = 200_000
@@ -185,20 +185,24 @@ class RegistryClient:
         path = f"/v2/{repository}/tags/list"
         query: Mapping[str, str] | None = {"n": str(PAGE_SIZE)}
         found: dict[str, None] = {}
+        is_first = True
         size = values = 0
         with _translated(registry):
             async with asyncio.timeout(LIST_TIMEOUT), self._slots_of(registry).hold(account):
-                for _ in range(MAX_PAGES):
+                while True:
                     reply = await self._ask(registry, repository, path, query=query)
                     if not _exists(reply):
-                        return []
+                        if is_first:
+                            return []
+                        raise UnusableError("it lacks a page of its list of tags")
+                    is_first = False
                     size += len(reply.body)
                     values += count_values(reply.body)
                     if size > MAX_LIST_BYTES or values > MAX_LIST_VALUES:
                         break
                     before = len(found)
                     found |= dict.fromkeys(_names(reply))
-                    if len(found) > PAGE_SIZE * MAX_PAGES:
+                    if len(found) > MAX_LIST_TAGS:
                         break
                     query = _next_query(reply, query)
                     # A registry that ignores the position sends the same page again and again.
@@ -256,7 +260,7 @@ def _names(reply: Reply) -> list[str]:
     names = [] if names is None else names  # empty repository
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UnusableError("its list of tags is malformed")
-    if len(names) > PAGE_SIZE * MAX_PAGES:  # the registry ignores `n` and sends one page
+    if len(names) > MAX_LIST_TAGS:  # the registry ignores `n` and sends one page
         raise UnusableError("its list of tags is too long")
     return names
 

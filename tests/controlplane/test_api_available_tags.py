@@ -127,7 +127,7 @@ async def test_the_address_of_an_unreachable_registry_is_only_logged(
 @pytest.mark.usefixtures("nothing_is_kept")
 async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controlplane.registries.client.PAGE_SIZE", 2)
-    monkeypatch.setattr("controlplane.registries.client.MAX_PAGES", 3)
+    monkeypatch.setattr("controlplane.registries.client.MAX_LIST_TAGS", 6)
     for number in range(6):
         system.registry.push("studio/game", f"v{number}")
     assert len(await _versions(system)) == 6
@@ -145,6 +145,27 @@ async def test_a_list_is_bounded(system: System, monkeypatch: pytest.MonkeyPatch
         assert (await system.call("GET", PATH)).status == status
     monkeypatch.setattr("controlplane.registries.client.MAX_ANSWER_BYTES", 10)
     assert_error(await system.call("GET", PATH), 503)
+
+
+async def test_registry_chooses_how_many_pages_a_list_has(system: System) -> None:
+    system.registry.page_size = 1
+    for number in range(50):
+        system.registry.push("studio/game", f"v{number}")
+    assert len(await _versions(system, "?pageSize=1000")) == 50
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_refusal_of_a_later_page_is_a_failure_of_the_registry(
+    system: System, status: int
+) -> None:
+    system.registry.hides = True
+    system.registry.page_size = 1
+    for tag in ("v1", "v2"):
+        system.registry.push("studio/game", tag)
+    system.registry.later_status = status
+    assert_error(await system.call("GET", PATH), 503, details="page")
+    system.registry.later_status = 200
+    assert await _versions(system) == ["v2", "v1"]
 
 
 async def test_a_page_that_is_its_own_next_page_is_the_last(system: System) -> None:

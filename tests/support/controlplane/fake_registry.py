@@ -65,6 +65,7 @@ class FakeRegistry:
         self.heeds_n = True
         self.list_body: str | None = None
         self.link = '<http://192.0.2.9/v2/elsewhere?last={last}&n={n}>; rel="next"'
+        self.later_status = 200  # Of the pages of a list after the first
         self.listed = 0  # How often `list_body` was asked for: `{page}` in `link`
         self.address = ""
         self._answering = asyncio.Event()
@@ -143,6 +144,8 @@ class FakeRegistry:
         size = min(self.page_size, asked)
         if not tags and not last:
             return web.Response(status=404)
+        if last and self.later_status != 200:
+            return web.Response(status=self.later_status)
         headers = {}
         if len(tags) > size:
             headers["Link"] = self.link.format(last=tags[size - 1], n=request.query["n"])

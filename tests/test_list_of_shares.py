@@ -96,7 +96,10 @@ CONTROL_PLANE: Mapping[str, Held] = {
     ),
     "connections to a registry": Held(
         {"controlplane/registries/client.py"},
-        {"test_an_account_holds_half_of_the_connections_to_a_registry"},
+        {
+            "test_an_account_holds_half_of_the_connections_to_a_registry",
+            "test_list_of_tags_that_another_account_waits_for_is_read_at_once",
+        },
     ),
     "attempts of webhooks": Held(
         {"controlplane/webhooks/attempts.py"},

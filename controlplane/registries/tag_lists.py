@@ -1,7 +1,9 @@
 """Cached tag lists, newest version first.
 
-Each page of our API needs the whole sorted list, so lists are cached briefly and concurrent calls
-share one read. Failures are raised to all of these calls and not cached.
+Each page of our API needs the whole sorted list, so lists are cached briefly, for all accounts.
+Concurrent calls of an account share one read; those of another account do not, since the read may
+wait for the account's share of the connections to the registry. Failures are raised to all calls
+that share the read, and not cached.
 """
 
 import asyncio
@@ -42,16 +44,18 @@ class TagLists:
     ) -> tuple[str, ...]:
         """Return a repository's tags. Errors of `read` pass through.
 
-        `account` is whose call it is: the first of concurrent calls reads for all.
+        `account` is whose call it is: the first of its concurrent calls reads for the others.
         """
         key = (registry, repository)
         tags, until = self._cached.get(key, ((), 0.0))
         if self._now() < until:
             return tags
-        reading = self._reading.get(key)
+        of_account = (key, account)
+        reading = self._reading.get(of_account)
         if reading is None:
             name = f"tags of {repository} in {registry.name}"
-            reading = self._reading.start(self._read_and_cache(key, account), name, key=key)
+            work = self._read_and_cache(key, account)
+            reading = self._reading.start(work, name, key=of_account)
         release_request_slot()  # the task releases only the slot of the request that started it
         # Shielded: a caller that disconnects must not cancel the read for the others.
         return await asyncio.shield(reading)

@@ -287,8 +287,7 @@ class Connection(BaseProtocol):
             self._wire.close()
 
     def _end_body(self) -> None:
-        with suppress(BrokenBodyError):
-            self._input.break_body(f"the body was not received within {self._limits.body:g} s")
+        self._input.break_late_body(f"the body was not received within {self._limits.body:g} s")
 
     def _set_deadline(self, seconds: float, end: Callable[[], None]) -> None:
         self._disarm()

@@ -134,6 +134,12 @@ class Input:
             body.set_exception(error)
             raise error
 
+    def break_late_body(self, reason: str) -> None:
+        """Fail the reader of the body of a request that was taken, unless the body has ended."""
+        body = self._late_body
+        if body is not None and not body.is_eof():
+            body.set_exception(BrokenBodyError(reason))
+
     def take(self) -> Sent | None:
         """Return the request that has waited longest.
 

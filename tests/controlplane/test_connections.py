@@ -155,6 +155,23 @@ async def test_a_body_of_many_small_chunks_is_read(
         await ask_health(wire)
 
 
+@limited(body=4 * SHORT, application={}, session="s")
+async def test_deadline_of_a_body_does_not_apply_to_the_body_of_the_next_request(
+    system: System, first_held: Hold
+) -> None:
+    body = json.dumps(PLAYERS).encode()
+    head = head_of(system, "POST /session/player/join", f"Content-Length: {len(body)}")
+    async with Wire(system.port) as wire:
+        wire.send(head)
+        await first_held.reached.wait()
+        wire.send(body + head + body[:1])
+        await asyncio.sleep(4 * SHORT)  # until the deadline of the first body has passed
+        first_held.set()
+        wire.send(body[1:])
+        assert (await wire.read_answer()).status == 200
+        assert (await wire.read_answer()).status == 200
+
+
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_a_last_answer_arrives_while_the_client_sends_its_body(
     system: System, version: bytes

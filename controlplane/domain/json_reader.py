@@ -44,7 +44,8 @@ def read_json(body: bytes, *, max_values: int = MAX_VALUES) -> Any:
     except UnicodeDecodeError:
         raise ValueError("is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at byte {error.pos}") from None
+        offset = len(error.doc[: error.pos].encode())
+        raise ValueError(f"is not JSON: {error.msg} at byte {offset}") from None
     # Only escapes bring such characters, and a level takes a bracket.
     if rb"\u" in body or body.count(b"[") + body.count(b"{") > MAX_NESTING:
         _check(value)

@@ -74,6 +74,11 @@ def test_invalid_json_is_refused(body: bytes) -> None:
         read_json(body)
 
 
+def test_position_of_an_error_in_json_is_counted_in_bytes() -> None:
+    with pytest.raises(ValueError, match=r"at byte 9$"):
+        read_json('["é€" 1]'.encode())
+
+
 _JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -23,7 +23,7 @@ from agent.init.binary import init_program
 from agent.kernel.disks import Disks
 from agent.kernel.usage import UsageMeter
 from agent.limits.disk_limits import DiskLimits
-from agent.limits.kernel_limits import KeptLimits
+from agent.limits.kernel_limits import LimitWatch
 from agent.limits.log_limits import LogLimits
 from agent.metrics.instruments import Metrics
 from agent.metrics_endpoint.collector import HostGauges
@@ -219,7 +219,7 @@ class Daemon:
         yield "prepared", self.prepared.run
         yield "usage", self._usage.run
         yield "disk-limits", DiskLimits(runtime, self._reservations.disks, self.sessions).run
-        yield "kernel-limits", KeptLimits(runtime, self.sessions).run
+        yield "kernel-limits", LimitWatch(runtime, self.sessions).run
         yield "log-limits", self.log_limits.run
         yield "tls-ports", self._tls_ports.run
         yield "source-translation", self._sources.run

@@ -20,7 +20,7 @@ log = get_logger(__name__)
 LOOK_SECONDS = 10.0  # Between two comparisons of all sessions, on a thread
 
 
-class KeptLimits:
+class LimitWatch:
     """Compares the limits of all running sessions, and sets again those that were changed."""
 
     def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:

@@ -16,7 +16,7 @@ from agent.domain.kept.retry_delays import RetryDelays
 from agent.domain.kept.stock import Stock
 from agent.sessions.containers import ANSWER_SECONDS
 from agent.sessions.life import Life
-from agent.sessions.preparing import Preparing
+from agent.sessions.preparing import PreparationTasks
 from agent.sessions.reservations import Reservations
 from agent.sessions.runtime import Runtime
 from tiltyard.contract import PreparedShape, Protocol, SessionSpec, shape_key
@@ -47,7 +47,7 @@ class PreparedContainers:
         self.stock = Stock()
         """The containers that wait. Readers must not change them."""
         self._retry_delays = RetryDelays()
-        self._preparing = Preparing(
+        self._preparing = PreparationTasks(
             runtime, reservations, self.stock, note_result=self._note_result, changed=self._changed
         )
         self._starts = TaskOwner[None]()

@@ -24,7 +24,7 @@ HAS_ENDED = "a waiting container has ended"
 WAIT_SECONDS = 10.0  # Longest wait for work in progress
 
 
-class Preparing:
+class PreparationTasks:
     """The tasks that prepare and remove the containers of a stock.
 
     `note_result` is called with a shape's key and the cause when one of its containers has failed,

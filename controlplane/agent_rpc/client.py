@@ -45,7 +45,7 @@ from controlplane.domain.hosts.contract import (
     StandbyOrder,
     WatchMessage,
 )
-from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.reported_sessions import LastReport
 from controlplane.domain.hosts.session_report import SessionReport
 from controlplane.metrics.agents import AgentCalls
 from tiltyard.agent.checked import OutOfBoundsError, check
@@ -191,7 +191,7 @@ class AgentClient:
         return await self._call("StartSession", request, timeout, partial(_answered, internal_id))
 
     async def claim_session(
-        self, claim: Claim, timeout: float, known: Seen | None = None
+        self, claim: Claim, timeout: float, known: LastReport | None = None
     ) -> Answer:
         """Turn a standby into a session. Idempotent on its internal id. Raises as `watch`.
 

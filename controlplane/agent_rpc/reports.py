@@ -23,7 +23,7 @@ from controlplane.domain.hosts.contract import (
     WatchMessage,
     WrittenSession,
 )
-from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.reported_sessions import LastReport
 from controlplane.domain.hosts.written import Written
 from tiltyard.agent.v1 import agent_pb2
 from tiltyard.contract import PreparedShape
@@ -33,7 +33,7 @@ SESSIONS_AT_ONCE = 250  # Sessions of a message that are read in one step of the
 
 _ENDED = {number for number, state in STATE_OF.items() if state.ended}
 
-FindSeen = Callable[[str], Seen | None]
+FindLastReport = Callable[[str], LastReport | None]
 """Returns the last report of a session of the host by its internal id."""
 
 
@@ -45,7 +45,7 @@ def nothing_seen(_: str) -> None:
 class KnownReports:
     """The reports that are not parsed again: those in memory and those in rows."""
 
-    find_seen: FindSeen = nothing_seen
+    find_seen: FindLastReport = nothing_seen
     written: Written = field(default_factory=Written)
 
     def is_written(self, session: agent_pb2.Session, incarnation: str) -> bool:

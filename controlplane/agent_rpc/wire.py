@@ -15,7 +15,7 @@ from controlplane.domain.hosts.contract import (
     StandbyOrder,
     WrittenSession,
 )
-from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.reported_sessions import LastReport
 from tiltyard.agent.bounds import MOST_BYTES
 from tiltyard.agent.checked import OutOfBoundsError, items, number, span, text
 from tiltyard.agent.v1 import agent_pb2
@@ -103,7 +103,7 @@ def spec_out(spec: SessionSpec) -> agent_pb2.SessionSpec:
     )
 
 
-def claim_out(claim: Claim, identity: Identity, known: Seen | None) -> agent_pb2.Claim:
+def claim_out(claim: Claim, identity: Identity, known: LastReport | None) -> agent_pb2.Claim:
     """Convert a claim, with its identity and ticket, of a standby as far as it is known."""
     return agent_pb2.Claim(
         internal_id=claim.internal_id,

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from controlplane.domain.errors import StoreError
-from controlplane.domain.hosts.contract import HostSession, Placed
+from controlplane.domain.hosts.contract import HostSession, TicketContents
 from controlplane.state_dir.private_files import read_or_create
 from tiltyard.contract import Identity, Resources
 from tiltyard.runtime.clock import Clock, from_ms, to_ms
@@ -53,10 +53,12 @@ class TicketKey:
         self, agent: str, internal_id: str, identity: Identity, reservation: Resources
     ) -> str:
         """Issue the ticket of a session on an agent's host."""
-        placed = Placed(to_ms(self._clock.time()), reservation.nano_cpus, reservation.memory_bytes)
+        placed = TicketContents(
+            to_ms(self._clock.time()), reservation.nano_cpus, reservation.memory_bytes
+        )
         return make_ticket(self._key, agent, internal_id, identity=identity, placed=placed)
 
-    def read(self, agent: str, session: HostSession) -> Placed | None:
+    def read(self, agent: str, session: HostSession) -> TicketContents | None:
         """Return what this control plane ordered, if an agent reports a session of its own."""
         return read_ticket(self._key, agent, session)
 
@@ -79,7 +81,7 @@ class TicketKey:
 
 
 def make_ticket(
-    key: bytes, agent: str, internal_id: str, *, identity: Identity, placed: Placed
+    key: bytes, agent: str, internal_id: str, *, identity: Identity, placed: TicketContents
 ) -> str:
     """Return the ticket of a session on an agent's host, in hexadecimal."""
     numbers = (placed.issued_ms, placed.nano_cpus, placed.memory_bytes)
@@ -100,7 +102,7 @@ def make_ticket(
     return (head + hmac.digest(key, b"".join(map(_framed, fields)) + head, sha256)).hex()
 
 
-def read_ticket(key: bytes, agent: str, session: HostSession) -> Placed | None:
+def read_ticket(key: bytes, agent: str, session: HostSession) -> TicketContents | None:
     """Return what a session's ticket says.
 
     None unless it is genuine, and was not issued long before the session's start.
@@ -110,7 +112,9 @@ def read_ticket(key: bytes, agent: str, session: HostSession) -> Placed | None:
     if len(head) < _HEAD_BYTES:
         return None
     starts = range(0, _HEAD_BYTES, _NUMBER_BYTES)
-    placed = Placed(*(int.from_bytes(head[at : at + _NUMBER_BYTES], "big") for at in starts))
+    placed = TicketContents(
+        *(int.from_bytes(head[at : at + _NUMBER_BYTES], "big") for at in starts)
+    )
     ticket = make_ticket(key, agent, session.internal_id, identity=identity, placed=placed)
     is_ours = hmac.compare_digest(identity.ticket, ticket)
     is_early = session.create_time <= from_ms(placed.issued_ms) + MAX_AHEAD

@@ -25,7 +25,7 @@ LOOPS = {
     "prepared": ("agent.sessions.prepared_containers", "PreparedContainers.run"),
     "usage": ("agent.kernel.usage", "UsageMeter.run"),
     "disk-limits": ("agent.limits.disk_limits", "DiskLimits.run"),
-    "kernel-limits": ("agent.limits.kernel_limits", "KeptLimits.run"),
+    "kernel-limits": ("agent.limits.kernel_limits", "LimitWatch.run"),
     "log-limits": ("agent.limits.log_limits", "LogLimits.run"),
     "tls-ports": ("agent.network.tls_ports", "TlsPorts.run"),
     "source-translation": (

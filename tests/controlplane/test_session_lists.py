@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.errors import ConflictError, NotFoundError, StoreError
-from controlplane.domain.hosts.contract import Placed
+from controlplane.domain.hosts.contract import TicketContents
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.domain.sessions.claims import ClaimedStandby
 from controlplane.domain.sessions.sessions import NewSession, SessionFilter
@@ -227,7 +227,7 @@ def test_filters_are_as_a_plain_model_has_them(
 
 
 async def test_the_labels_of_live_sessions_are_those_of_their_rows(store: Store) -> None:
-    reports = Reports(store, read_ticket=lambda *_: Placed(0, 1, 1), keep_ended=86_400.0)
+    reports = Reports(store, read_ticket=lambda *_: TicketContents(0, 1, 1), keep_ended=86_400.0)
     add = "INSERT INTO agent(name, address) VALUES ('h', 'unix:/h')"
     await store.run(lambda db: db.execute(add))
 

@@ -41,10 +41,11 @@ END_WAIT = 2.0  # Seconds in which readers must take the end of their streams at
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a reader has asked for. Without `after` a stream begins with events that are to come.
+class StreamRequest:
+    """The options of a request for a stream of events.
 
-    One that does not follow the log begins with the oldest event.
+    Without `after`, a stream that follows the log begins with the next event, and a stream that
+    does not follow it with the oldest event.
     """
 
     form: str
@@ -67,7 +68,7 @@ async def end_event_streams(app: web.Application) -> None:
             await services.event_slots.all_released()
 
 
-async def stream_events(request: Request, asked: Asked) -> web.StreamResponse:
+async def stream_events(request: Request, asked: StreamRequest) -> web.StreamResponse:
     """Send events until the reader, its token or the control plane ends the stream.
 
     Raises:
@@ -93,7 +94,7 @@ async def stream_events(request: Request, asked: Asked) -> web.StreamResponse:
 class _Stream:
     """One stream: what its reader has asked for, and how far it has come."""
 
-    def __init__(self, services: Services, request: Request, asked: Asked) -> None:
+    def __init__(self, services: Services, request: Request, asked: StreamRequest) -> None:
         self._log = services.event_log
         self._open_streams = services.streams
         self._clock = services.streams.clock

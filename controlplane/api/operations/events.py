@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from controlplane.api.operations.event_queries import LAST_EVENT_ID, EventsQuery, asked_position
-from controlplane.api.operations.event_streams import Asked, shown_to, stream_events
+from controlplane.api.operations.event_streams import StreamRequest, shown_to, stream_events
 from controlplane.api.operations.services import services_of
 from controlplane.domain.errors import TooManyStreamsError
 from controlplane.domain.events.filters import EventFilter
@@ -36,7 +36,7 @@ async def send_events(
     form = form_of(request)
     try:
         if form != JSON:
-            asked = Asked(form, wanted, after=after, follow=query.follow)
+            asked = StreamRequest(form, wanted, after=after, follow=query.follow)
             return await stream_events(request, asked)
         return Reply(await _page(services.event_log, wanted, after, query.limit))
     except EventsGoneError:

@@ -163,8 +163,8 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A session by its ticket: the time of its order in milliseconds, and its reservation."""
+class TicketContents:
+    """The contents of a ticket: the time of the start order in milliseconds, and the reservation."""
 
     issued_ms: int
     nano_cpus: int

@@ -57,7 +57,7 @@ class TakenPorts:
 
 
 @record(frozen=True, slots=True)
-class Seen:
+class LastReport:
     """The last report of a session, and the incarnation that sent it.
 
     `is_written`: its row says the same.
@@ -73,7 +73,7 @@ class Seen:
 
 
 class _Unread(NamedTuple):
-    """The last report of a session, which `get` parses; the fields are those of `Seen`."""
+    """The last report of a session, which `get` parses; the fields are those of `LastReport`."""
 
     session: WrittenSession
     incarnation: str
@@ -84,7 +84,7 @@ class ReportedSessions:
     """Owns the newest reports of the sessions of one host."""
 
     def __init__(self, ports: TakenPorts) -> None:
-        self._seen: dict[str, Seen | _Unread] = {}
+        self._seen: dict[str, LastReport | _Unread] = {}
         self._ports = ports
         self.bytes = 0
         """The size of the messages that reported the sessions."""
@@ -103,7 +103,7 @@ class ReportedSessions:
         """The internal ids of the sessions."""
         return list(self._seen)
 
-    def get(self, internal_id: str) -> Seen | None:
+    def get(self, internal_id: str) -> LastReport | None:
         """Return the last report of a session; one that cannot be read is forgotten."""
         seen = self._seen.get(internal_id)
         if not isinstance(seen, _Unread):
@@ -113,7 +113,7 @@ class ReportedSessions:
         except ValueError:
             self.pop(internal_id)
             return None
-        read = self._seen[internal_id] = Seen(session, seen.incarnation, seen.is_written)
+        read = self._seen[internal_id] = LastReport(session, seen.incarnation, seen.is_written)
         return read
 
     def note(self, session: HostSession, incarnation: str) -> bool:
@@ -126,7 +126,7 @@ class ReportedSessions:
         seen = self.get(session.internal_id)
         is_written = seen is not None and seen.is_written and leave_same_row(session, seen.session)
         before = None if seen is None else seen.session
-        self._seen[session.internal_id] = Seen(session, incarnation, is_written)
+        self._seen[session.internal_id] = LastReport(session, incarnation, is_written)
         self._change(session, before)
         return True
 
@@ -154,7 +154,7 @@ class ReportedSessions:
         """Note that the row of a live session says what a report of it says."""
         seen = self.get(session.internal_id)
         if seen is not None and (seen.session is session or leave_same_row(session, seen.session)):
-            self._seen[session.internal_id] = Seen(seen.session, seen.incarnation, True)
+            self._seen[session.internal_id] = LastReport(seen.session, seen.incarnation, True)
 
     def confirm(self, session: WrittenSession) -> None:
         """Note that a report that was not parsed is in the row of its session."""
@@ -188,7 +188,7 @@ class ReportedSessions:
 
 
 def _is_older(
-    seen: Seen | _Unread, session: HostSession | WrittenSession, incarnation: str
+    seen: LastReport | _Unread, session: HostSession | WrittenSession, incarnation: str
 ) -> bool:
     """Return whether a report is not older than the one that was seen."""
     return seen.incarnation != incarnation or seen.session.sequence <= session.sequence

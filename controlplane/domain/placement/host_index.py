@@ -21,7 +21,7 @@ from controlplane.domain.placement.placement import Strategy, Wanted, whole_mill
 from controlplane.domain.placement.row_sets import (
     Keys,
     Numbers,
-    Recent,
+    ReportTimes,
     Rows,
     any_of,
     numbers_of,
@@ -60,7 +60,7 @@ class HostIndex:
         self._rooms: list[HostRoom] = []
         self._facts: dict[str, Rows] = dict.fromkeys(_FACTS, 0)
         self._amounts = {name: Numbers() for name in _AMOUNTS}
-        self._reports = Recent()
+        self._reports = ReportTimes()
         self._doubted: Rows = 0
         self._latency_of: list[int] = []
         self._latencies = Numbers()

@@ -145,7 +145,7 @@ class Keys(Generic[_K]):
         return rows
 
 
-class Recent:
+class ReportTimes:
     """The time of the last report of each row. Times must not decrease."""
 
     def __init__(self) -> None:

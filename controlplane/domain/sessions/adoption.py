@@ -78,7 +78,7 @@ class Decision:
 
 
 @record(frozen=True, slots=True)
-class NamedBy:
+class NamingRow:
     """The row that names a reported session by its internal id.
 
     `is_revoked`: the row's agent was revoked.
@@ -114,7 +114,7 @@ class ReportedAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRow:
+class MissingRow:
     """The facts on a reported session that no row names.
 
     `is_in_service`: its agent was neither removed nor revoked. `was_lost`: its ticket is valid,
@@ -132,14 +132,14 @@ class NoRow:
     is_past_retention: bool = False
 
 
-def decide(session: HostSession, agent: str, facts: NamedBy | NoRow) -> Decision:
+def decide(session: HostSession, agent: str, facts: NamingRow | MissingRow) -> Decision:
     """Decide on a session that an agent reports."""
-    if isinstance(facts, NamedBy):
+    if isinstance(facts, NamingRow):
         return _decide_named(session, agent, facts)
     return _decide_unnamed(session, agent, facts)
 
 
-def _decide_named(session: HostSession, agent: str, row: NamedBy) -> Decision:
+def _decide_named(session: HostSession, agent: str, row: NamingRow) -> Decision:
     if row.agent != agent:
         return _left_alone(session)
     if row.has_ended:
@@ -159,7 +159,7 @@ def _decide_named(session: HostSession, agent: str, row: NamedBy) -> Decision:
     return Decision(verdict, change)
 
 
-def _decide_unnamed(session: HostSession, agent: str, facts: NoRow) -> Decision:
+def _decide_unnamed(session: HostSession, agent: str, facts: MissingRow) -> Decision:
     if session.state is State.CREATED or not facts.is_in_service:
         return Decision(Verdict.KEEP)  # it may still be undone; or the agent is gone
     if session.in_doubt or facts.has_stop_order:
@@ -175,7 +175,7 @@ def _decide_unnamed(session: HostSession, agent: str, facts: NoRow) -> Decision:
     return _decide_lost(session, agent, facts)
 
 
-def _decide_lost(session: HostSession, agent: str, facts: NoRow) -> Decision:
+def _decide_lost(session: HostSession, agent: str, facts: MissingRow) -> Decision:
     rival = facts.rival
     if rival is None:
         return Decision(Verdict.KEEP, RowChange.ADOPT)

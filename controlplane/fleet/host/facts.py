@@ -9,7 +9,7 @@ from controlplane.domain.hosts.contract import Drain, HostReport, HostSession, W
 from controlplane.domain.hosts.desired_state import DesiredState
 from controlplane.domain.hosts.host_events import HostEvent, LatencyChanged, Observer
 from controlplane.domain.hosts.host_latency import HostLatency
-from controlplane.domain.hosts.reported_sessions import ReportedSessions, Seen, TakenPorts
+from controlplane.domain.hosts.reported_sessions import LastReport, ReportedSessions, TakenPorts
 from controlplane.domain.placement.host_room import HostRoom, Slots
 from controlplane.domain.placement.placement import HostView, Wanted
 from controlplane.domain.placement.start_failures import Owner, StartFailures
@@ -179,7 +179,7 @@ class HostFacts:
         seen = self._sessions.get(internal_id)
         return seen.session if seen is not None else None
 
-    def seen(self, internal_id: str) -> Seen | None:
+    def seen(self, internal_id: str) -> LastReport | None:
         """Return the last report of a session on this host, with its incarnation."""
         return self._sessions.get(internal_id)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from controlplane.domain.events.sessions import SessionSubject
 from controlplane.domain.hosts.contract import HostSession
-from controlplane.domain.sessions.adoption import NamedBy
+from controlplane.domain.sessions.adoption import NamingRow
 from controlplane.storage.engine.database import Database
 from controlplane.storage.tables.sessions.session_columns import SUBJECT, port_values
 from tiltyard.runtime.clock import to_ms
@@ -40,7 +40,7 @@ class ReportedRow(NamedTuple):
     """The row of a reported session. `reported` has its values as `values_of` returns them."""
 
     subject: SessionSubject
-    named_by: NamedBy
+    named_by: NamingRow
     reported: dict[str, Any]
 
 
@@ -102,7 +102,7 @@ def read_row(db: Database, internal_id: str) -> ReportedRow | None:
 def row_of(values: RowValues) -> ReportedRow:
     """Convert the columns of a row."""
     agent, ended_ms, stop_requested_ms, revoked_ms = values[_SUBJECT_END:_FACTS]
-    named_by = NamedBy(
+    named_by = NamingRow(
         agent,
         has_ended=ended_ms is not None,
         is_stop_requested=stop_requested_ms is not None,

@@ -7,11 +7,11 @@ from typing import Any
 from controlplane.domain.access.audit import Actor
 from controlplane.domain.events.reported import KnownSession, reported_events
 from controlplane.domain.events.sessions import SessionAdopted, SessionDuplicate, SessionSubject
-from controlplane.domain.hosts.contract import HostSession, Placed
+from controlplane.domain.hosts.contract import HostSession, TicketContents
 from controlplane.domain.sessions.adoption import (
     Decision,
     Duplicate,
-    NoRow,
+    MissingRow,
     PlacedSession,
     ReportedAccount,
     Rival,
@@ -46,7 +46,7 @@ from controlplane.storage.tables.sessions.stop_orders import (
 from tiltyard.contract import EndReason, State
 from tiltyard.runtime.clock import to_ms
 
-ReadTicket = Callable[[str, HostSession], Placed | None]
+ReadTicket = Callable[[str, HostSession], TicketContents | None]
 """Returns what the ticket of an agent's session says; None if it is not valid."""
 
 
@@ -120,8 +120,8 @@ def _evaluate_without_row(db: Database, by: Reporter, session: HostSession) -> D
 
 
 def _facts_without_row(
-    db: Database, by: Reporter, session: HostSession, placed: Placed | None
-) -> NoRow:
+    db: Database, by: Reporter, session: HostSession, placed: TicketContents | None
+) -> MissingRow:
     """Read the facts; most sessions without a row are standbys, of which two are needed."""
     served, ordered = db.execute(
         "SELECT EXISTS (SELECT 1 FROM agent"
@@ -130,7 +130,7 @@ def _facts_without_row(
         {"agent": by.agent, "internal_id": session.internal_id},
     ).fetchone()
     age = by.now - session.end_time if session.end_time else 0.0
-    return NoRow(
+    return MissingRow(
         to_ms(session.create_time),
         _account(db, session) if placed else None,
         _rival(db, session) if placed else None,
@@ -168,7 +168,7 @@ def _rival(db: Database, session: HostSession) -> Rival | None:
     )
 
 
-def _lost(db: Database, by: Reporter, session: HostSession) -> Placed | None:
+def _lost(db: Database, by: Reporter, session: HostSession) -> TicketContents | None:
     """Return what was placed, if this database may have lost the row of a session."""
     placed = None if session.is_standby else by.read_ticket(by.agent, session)
     if placed is None:
@@ -177,7 +177,7 @@ def _lost(db: Database, by: Reporter, session: HostSession) -> Placed | None:
     return placed if is_lost else None
 
 
-def _adopt(db: Database, by: Reporter, session: HostSession, placed: Placed) -> None:
+def _adopt(db: Database, by: Reporter, session: HostSession, placed: TicketContents) -> None:
     """Point the row of the session's id to this session, and write the report."""
     _take_row(db, by, session, placed)
     db.append(SessionAdopted(*SessionSubject.of(session.identity).named(Actor(by.agent), by.now)))
@@ -195,7 +195,7 @@ def _note_duplicate(
     db.append(SessionDuplicate(*named, stopped=stopped, kept=duplicate.kept))
 
 
-def _take_row(db: Database, by: Reporter, session: HostSession, placed: Placed) -> None:
+def _take_row(db: Database, by: Reporter, session: HostSession, placed: TicketContents) -> None:
     """Point the row of an id to this session; its players and stop mark stay."""
     identity = session.identity
     remove_labels(db, identity.account, identity.session_id)

@@ -7,7 +7,7 @@ import pytest
 from agent.domain.errors import AgentError, EngineError
 from agent.domain.host.kernel_limits import ContainerLimits
 from agent.domain.sessions.session import Session
-from agent.limits.kernel_limits import LOOK_SECONDS, KeptLimits
+from agent.limits.kernel_limits import LOOK_SECONDS, LimitWatch
 from tests.support.agent.hosts import Agent
 from tests.support.agent.samples import a_spec, an_id
 from tests.support.tasks import running
@@ -27,7 +27,7 @@ def change(agent: Agent, session: Session) -> None:
 
 
 async def test_changed_limits_are_set_again(agent: Agent) -> None:
-    async with running(KeptLimits(agent.runtime, agent.sessions).run()):
+    async with running(LimitWatch(agent.runtime, agent.sessions).run()):
         session = await played(agent)
         other = await played(agent)
         await agent.clock.advance(LOOK_SECONDS)
@@ -42,7 +42,7 @@ async def test_changed_limits_are_set_again(agent: Agent) -> None:
 async def test_default_limit_of_processes_is_the_hosts(agent: Agent) -> None:
     session = await agent.sessions.start(an_id(), replace(SPEC, pids=0))
     change(agent, session)
-    await KeptLimits(agent.runtime, agent.sessions).look()
+    await LimitWatch(agent.runtime, agent.sessions).look()
     [wanted] = agent.engine.limits_set
     assert wanted.pids == agent.runtime.settings.session_pids
 
@@ -51,13 +51,13 @@ async def test_limits_of_an_ended_session_are_left_alone(agent: Agent) -> None:
     session = await played(agent)
     change(agent, session)
     await agent.sessions.stop(session.internal_id, EndReason.STOPPED)
-    await KeptLimits(agent.runtime, agent.sessions).look()
+    await LimitWatch(agent.runtime, agent.sessions).look()
     assert agent.engine.count("update") == 0
 
 
 async def test_limits_that_stay_changed_are_set_ever_more_rarely(agent: Agent) -> None:
     """A kernel may refuse a limit, as of memory that is in use."""
-    limits = KeptLimits(agent.runtime, agent.sessions)
+    limits = LimitWatch(agent.runtime, agent.sessions)
     session = await played(agent)
     sets = []
     for _ in range(60):
@@ -78,7 +78,7 @@ async def test_limits_that_stay_changed_are_set_ever_more_rarely(agent: Agent) -
     ],
 )
 async def test_refused_limit_is_set_at_a_later_look(agent: Agent, error: AgentError) -> None:
-    async with running(KeptLimits(agent.runtime, agent.sessions).run()):
+    async with running(LimitWatch(agent.runtime, agent.sessions).run()):
         session = await played(agent)
         change(agent, session)
         agent.engine.fail_next("update", error)
@@ -95,5 +95,5 @@ async def test_error_of_one_session_leaves_the_others_alone(agent: Agent) -> Non
     change(agent, first)
     change(agent, second)
     agent.engine.fail_next("update", AgentError())
-    await KeptLimits(agent.runtime, agent.sessions).look()
+    await LimitWatch(agent.runtime, agent.sessions).look()
     assert len(agent.engine.limits_set) == 1

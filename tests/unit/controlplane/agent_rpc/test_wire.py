@@ -18,7 +18,7 @@ from controlplane.domain.hosts.contract import (
     WatchMessage,
     WrittenSession,
 )
-from controlplane.domain.hosts.reported_sessions import Seen
+from controlplane.domain.hosts.reported_sessions import LastReport
 from controlplane.domain.hosts.written import Written
 from tests.support.agent.samples import a_spec
 from tests.support.controlplane.fake_agent import FakeAgent
@@ -127,7 +127,7 @@ def test_host_is_known_up_to_the_sequence_of_a_message_with_its_last_portion() -
     assert [message.sequence for message in messages] == [4, 9]
 
 
-def reread(seen: Seen | None, reported: agent_pb2.Session) -> HostSession:
+def reread(seen: LastReport | None, reported: agent_pb2.Session) -> HostSession:
     """Return a session as read from a message of incarnation `i` by who has seen a report."""
     batch = agent_pb2.SessionBatch(sessions=[reported])
     response = agent_pb2.WatchResponse(incarnation="i", sequence=9, sessions=batch)
@@ -139,7 +139,7 @@ def reread(seen: Seen | None, reported: agent_pb2.Session) -> HostSession:
 
 def test_report_that_is_known_is_not_parsed_again() -> None:
     reported = a_session()
-    seen = Seen(session_in(reported), "i")
+    seen = LastReport(session_in(reported), "i")
     assert reread(seen, reported) is seen.session
 
 
@@ -152,7 +152,7 @@ def test_report_that_is_known_is_not_parsed_again() -> None:
 )
 def test_report_that_is_not_known_is_parsed(incarnation: str, newer: int) -> None:
     reported = a_session()
-    seen = Seen(session_in(reported), incarnation)
+    seen = LastReport(session_in(reported), incarnation)
     reported.sequence += newer
     reported.detail = "it has ended"
     assert reread(seen, reported) == session_in(reported)

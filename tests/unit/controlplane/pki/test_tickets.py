@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.domain.errors import StoreError
-from controlplane.domain.hosts.contract import HostSession, Placed
+from controlplane.domain.hosts.contract import HostSession, TicketContents
 from controlplane.pki.tickets import TicketKey, make_ticket, read_ticket
 from tests.support.fake_clock import FakeClock
 from tests.unit.controlplane.fleet.host.test_state import SESSION
@@ -17,7 +17,7 @@ KEY = bytes(range(32))
 IDENTITY = SESSION.identity
 ISSUED = 1_767_225_600
 ISSUED_MS = ISSUED * 1000
-PLACED = Placed(ISSUED_MS, 2 * 10**9, 2**30)
+PLACED = TicketContents(ISSUED_MS, 2 * 10**9, 2**30)
 
 texts = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), max_size=4)
 numbers = st.integers(0, 2)
@@ -32,7 +32,7 @@ def ticket_of(order: Order) -> str:
     identity = Identity(
         account, session_id, application, tag, location, labels=labelled, external_id=external_id
     )
-    placed = Placed(issued_ms, nano_cpus, 1)
+    placed = TicketContents(issued_ms, nano_cpus, 1)
     return make_ticket(KEY, agent, internal_id, identity=identity, placed=placed)
 
 

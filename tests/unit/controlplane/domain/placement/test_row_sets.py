@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controlplane.domain.placement.row_sets import (
     Keys,
     Numbers,
-    Recent,
+    ReportTimes,
     any_of,
     numbers_of,
     rows_of,
@@ -106,7 +106,7 @@ def test_key_that_was_forgotten_is_read_from_the_rows_again() -> None:
 
 
 def test_rows_that_reported_within_an_age() -> None:
-    recent = Recent()
+    recent = ReportTimes()
     recent.note_report(0, 0.0)
     recent.note_report(1, 1.0)
     assert numbers_of(recent.within(2.0, 2.0)) == [0, 1]
@@ -118,7 +118,7 @@ def test_rows_that_reported_within_an_age() -> None:
 
 
 def test_rows_that_reported_within_a_longer_age_than_before() -> None:
-    recent = Recent()
+    recent = ReportTimes()
     recent.note_report(0, 0.0)
     assert recent.within(1.0, 2.0) == 0
     recent.note_report(1, 2.0)
@@ -127,7 +127,7 @@ def test_rows_that_reported_within_a_longer_age_than_before() -> None:
 
 
 def test_any_row_that_reported_within_an_age() -> None:
-    recent = Recent()
+    recent = ReportTimes()
     recent.note_report(0, 0.0)
     recent.note_report(1, 1.0)
     assert recent.within(1.0, 3.0) == 0

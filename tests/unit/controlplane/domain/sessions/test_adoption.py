@@ -8,8 +8,8 @@ from controlplane.domain.hosts.contract import HostSession
 from controlplane.domain.sessions.adoption import (
     Decision,
     Duplicate,
-    NamedBy,
-    NoRow,
+    MissingRow,
+    NamingRow,
     PlacedSession,
     ReportedAccount,
     Rival,
@@ -33,11 +33,11 @@ UNCLAIMED = Decision(Verdict.UNCLAIMED)
 ADOPT = Decision(Verdict.KEEP, RowChange.ADOPT)
 WRITE = Decision(Verdict.KEEP, RowChange.REPORT)
 
-OURS = NamedBy("h")
-OTHERS = NamedBy("g")
-ENDED_ROW = NamedBy("h", has_ended=True)
-REVOKED = NamedBy("h", is_revoked=True)
-TO_STOP = NamedBy("h", is_stop_requested=True)
+OURS = NamingRow("h")
+OTHERS = NamingRow("g")
+ENDED_ROW = NamingRow("h", has_ended=True)
+REVOKED = NamingRow("h", is_revoked=True)
+TO_STOP = NamingRow("h", is_stop_requested=True)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,14 @@ TO_STOP = NamedBy("h", is_stop_requested=True)
         (ENDED_STANDBY, OURS, Decision(Verdict.KEEP, RowChange.END)),
     ],
 )
-def test_session_that_a_row_names(session: HostSession, row: NamedBy, expected: Decision) -> None:
+def test_session_that_a_row_names(
+    session: HostSession, row: NamingRow, expected: Decision
+) -> None:
     assert decide(session, "h", row) == expected
 
 
 ACCOUNT = ReportedAccount(created_ms=100)
-LOST = NoRow(500, ACCOUNT)
+LOST = MissingRow(500, ACCOUNT)
 UNKNOWN_ACCOUNT = replace(LOST, account=None)
 REMOVED_ACCOUNT = replace(LOST, account=replace(ACCOUNT, is_removed=True))
 NOT_LOST = replace(LOST, was_lost=False)
@@ -97,7 +99,9 @@ GONE_AGENT = replace(LOST, is_in_service=False)
         (LIVE, replace(LOST, created_ms=99), ADOPT),
     ],
 )
-def test_session_that_no_row_names(session: HostSession, facts: NoRow, expected: Decision) -> None:
+def test_session_that_no_row_names(
+    session: HostSession, facts: MissingRow, expected: Decision
+) -> None:
     assert decide(session, "h", facts) == expected
 
 

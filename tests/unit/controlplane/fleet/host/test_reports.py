@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from controlplane.domain.hosts.contract import Placed
+from controlplane.domain.hosts.contract import TicketContents
 from controlplane.fleet.host.reports import Reports
 from controlplane.storage.engine.store import Store
 from controlplane.storage.engine.worker import queue_as
@@ -16,7 +16,7 @@ NOW = 100.0
 
 async def test_answer_of_a_start_is_not_written_over_a_later_report(store: Store) -> None:
     """Its task queues other jobs under the account of its caller."""
-    reports = Reports(store, read_ticket=lambda *_: Placed(90_000, 1, 1), keep_ended=50.0)
+    reports = Reports(store, read_ticket=lambda *_: TicketContents(90_000, 1, 1), keep_ended=50.0)
     answer = replace(SESSION, identity=replace(SESSION.identity, account="alice"))
     await reports.write("h", (answer,), NOW)
 

@@ -22,7 +22,7 @@ from controlplane.domain.applications.tags import Tag
 from controlplane.domain.applications.warm_pools import WarmPool
 from controlplane.domain.hosts.agents import Agent
 from controlplane.domain.hosts.conditions import Avoidance, HostConditions
-from controlplane.domain.hosts.contract import Drain, HostSession, Placed
+from controlplane.domain.hosts.contract import Drain, HostSession, TicketContents
 from controlplane.domain.placement.placement import NodePoolRules, Strategy
 from controlplane.domain.sessions.attempts import Attempt
 from controlplane.storage.engine.changes import Change, Topic
@@ -78,7 +78,7 @@ ATTEMPT = Attempt("i", "h", "192.0.2.1")
 LIVE = replace(SESSION, internal_id="i")
 REPORTER: Any = SimpleNamespace(agent="h", read_ticket=lambda *_: None, now=NOW, keep_ended=9.0)
 ADOPTING: Any = SimpleNamespace(
-    **vars(REPORTER) | {"read_ticket": lambda *_: Placed(90_000, 1, 1)}
+    **vars(REPORTER) | {"read_ticket": lambda *_: TicketContents(90_000, 1, 1)}
 )
 UNKNOWN = replace(SESSION, internal_id="u", identity=cold("unknown").identity)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.domain.hosts.contract import HostSession, Placed
+from controlplane.domain.hosts.contract import HostSession, TicketContents
 from controlplane.domain.sessions.adoption import Verdict, Verdicts
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.fleet.host.reports import Reports
@@ -23,9 +23,9 @@ X = replace(SESSION, identity=Identity("alice", "x", "game", "v1", "local", tick
 LIVE = "SELECT agent, internal_id FROM session WHERE ended_ms IS NULL"
 
 
-def read_ticket(_: str, session: HostSession) -> Placed | None:
+def read_ticket(_: str, session: HostSession) -> TicketContents | None:
     """Read the ticket of a session that was ordered at 90, with two cores and 20 bytes."""
-    return Placed(90_000, 2 * 10**9, 20) if session.identity.ticket == "good" else None
+    return TicketContents(90_000, 2 * 10**9, 20) if session.identity.ticket == "good" else None
 
 
 async def report(store: Store, agent: str, *sessions: HostSession) -> Verdicts:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane.domain.access.audit import Actor
-from controlplane.domain.hosts.contract import Placed
+from controlplane.domain.hosts.contract import TicketContents
 from controlplane.domain.sessions.adoption import Verdict
 from controlplane.domain.sessions.stop_orders import StopCause
 from controlplane.storage.engine.store import Store
@@ -30,7 +30,7 @@ from tiltyard.contract import Identity
 from tiltyard.runtime.clock import to_ms
 
 NOW = 100.0
-BY = Reporter("h", lambda *_: Placed(90_000, 1, 1), NOW, keep_ended=50.0)
+BY = Reporter("h", lambda *_: TicketContents(90_000, 1, 1), NOW, keep_ended=50.0)
 RUNNING = replace(SESSION, internal_id="i", identity=cold("x").identity)
 ORDERS = "SELECT internal_id, agent, why, confirmed_ms FROM stop_order"
 

@@ -164,7 +164,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class TicketContents:
-    """The contents of a ticket: the time of the start order in milliseconds, and the reservation."""
+    """The contents of a ticket: the time of the order in milliseconds, and the reservation."""
 
     issued_ms: int
     nano_cpus: int

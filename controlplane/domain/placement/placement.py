@@ -1,8 +1,8 @@
-"""Selection of hosts, best first. Pure: randomness is injected, time is an argument.
+"""Selection of hosts, best first. Pure: time is an argument.
 
 This module says of one host whether it can take a session and how it ranks. `host_index` answers
-both for all hosts of a region and node pool at once, without looking at each; `rank_hosts` is its
-specification. What is known of a host is a hint: admission is up to its agent.
+both for all hosts of a region and node pool at once, without looking at each. What is known of a
+host is a hint: admission is up to its agent.
 
 A session or standby gets its host in one of four ways. Three follow the rules of `_lasting`:
 `HostIndex.best` (`Fleet.take_host`), a free slot for a waiting start (`fleet/queue.py`), and new
@@ -14,10 +14,9 @@ host of its standby, which has image, disk and room already: a rule that must ho
 is added to `Fleet.takes_claims`; that a standby is of its pool, `StandbyPools.can_claim` checks.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from random import Random
 from typing import NamedTuple
 
 from controlplane.domain.applications.privileges import NO_PRIVILEGES, Privileges
@@ -151,19 +150,6 @@ def obstacles(view: HostView, wanted: Wanted, max_age: float) -> Iterator[Obstac
     if not can_begin(view, wanted):
         held = view.starting_of_account
         yield Obstacle(ObstacleKind.BUSY, view.host.start_slots, view.starting, held)
-
-
-def rank_hosts(
-    views: Iterable[HostView],
-    wanted: Wanted,
-    *,
-    strategy: Strategy,
-    max_age: float,
-    random: Random,
-) -> list[HostView]:
-    """Order the hosts without obstacles by `rank_start`, then randomly."""
-    fit = [v for v in views if can_begin(v, wanted) and has_room(v, wanted, max_age)]
-    return sorted(fit, key=lambda v: (rank_start(v, wanted, strategy), random.random()))
 
 
 RankKey = tuple[bool, bool, float, float]

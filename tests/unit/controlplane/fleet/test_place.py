@@ -23,6 +23,7 @@ from controlplane.domain.placement.start_failures import Owner
 from controlplane.fleet.host.host import Host
 from controlplane.fleet.host.state import HostState
 from controlplane.fleet.place import Place
+from tests.support.controlplane.ranking import rank_hosts
 from tests.unit.controlplane.domain.placement.test_placement import HOST as SAMPLE
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tiltyard.contract import ErrorReason, PortRequest, PreparedShape, Protocol, Resources, State
@@ -224,9 +225,7 @@ class Hosts:
         refused = frozenset(self.random.choice([(), (), ("h0",), ("h1", "h2")]))
         seen = self.views(wanted.owner)
         able = [view for view in seen.values() if view.agent not in refused]
-        ranked = placement.rank_hosts(
-            able, wanted, strategy=strategy, max_age=MAX_AGE, random=self.random
-        )
+        ranked = rank_hosts(able, wanted, strategy=strategy, max_age=MAX_AGE, random=self.random)
         chosen = self.place.index.best(
             wanted, self.moment, strategy=strategy, random=self.random, refused=refused
         )

@@ -9,6 +9,7 @@ from controlplane.domain.placement import placement
 from controlplane.domain.placement.placement import HostView, Obstacle, Strategy, Wanted, obstacles
 from controlplane.domain.placement.placement import ObstacleKind as Kind
 from tests.support.agent.samples import a_spec
+from tests.support.controlplane.ranking import rank_hosts
 from tiltyard.contract import PortRequest, Protocol, Resources, shape_key
 
 IMAGE = "r/game@sha256:0"
@@ -43,7 +44,7 @@ def rank(
     strategy: Strategy = Strategy.PACKED,
     seed: int = 1,
 ) -> list[str]:
-    best = placement.rank_hosts(views, wanted, strategy=strategy, max_age=5.0, random=Random(seed))
+    best = rank_hosts(views, wanted, strategy=strategy, max_age=5.0, random=Random(seed))
     return [view.agent for view in best]
 
 

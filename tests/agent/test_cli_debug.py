@@ -324,9 +324,7 @@ async def test_reports_unresponsive_agent_in_one_line(
     )
 
 
-async def test_report_shows_how_a_session_ended(
-    host: WholeAgent, engine: FakeEngine, clock: FakeClock
-) -> None:
+async def test_report_shows_how_a_session_ended(host: WholeAgent, engine: FakeEngine) -> None:
     await host.sessions.start(FIRST, named("m1", restart=True))
     refused = await host.run("report", "m1")
     assert refused.exit_code == 1

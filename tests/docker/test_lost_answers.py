@@ -38,7 +38,7 @@ def agent(machine: Machine, proxy: EngineProxy) -> Iterator[Agent]:
 
 @pytest.mark.parametrize("fault", ["cut", "silent"])
 def test_f12_what_happens_while_no_event_arrives_is_found_within_one_period(
-    machine: Machine, proxy: EngineProxy, agent: KilledAgent, fault: str
+    proxy: EngineProxy, agent: KilledAgent, fault: str
 ) -> None:
     """A live game's end is detected by its process, everything else by the next pass."""
     ended = agent.play()

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,6 @@ def stack(docker_engine: Path, demo_image: Image) -> Iterator[Enrolled]:
 def is_known(stack: Enrolled, session_id: str) -> bool:
     answer = stack.client.get(f"/session/{session_id}")
     return answer.status == 200 and bool(answer.json()["status"] == "running")
-
-
-def until_known(stack: Enrolled, session_ids: Iterable[str]) -> None:
-    """Wait until the control plane knows that these sessions run."""
-    for session_id in session_ids:
-        eventually(lambda: is_known(stack, session_id), f"{session_id} is known")  # noqa: B023
 
 
 def test_database_is_restored_while_sessions_play(stack: Enrolled, shell: Shell) -> None:

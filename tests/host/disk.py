@@ -98,7 +98,8 @@ class _Connection:
         )
         self._receive(4)
         while True:
-            _, option, length = struct.unpack(">QII", self._receive(16))
+            magic, option, length = struct.unpack(">QII", self._receive(16))
+            assert magic == _OPTION, hex(magic)
             self._receive(length)
             if option == _GO:
                 flags = _HAS_FLAGS | _SENDS_FLUSH | _SENDS_FUA

@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -13,8 +12,6 @@ from controlplane.domain.webhooks.signing import new_secret, signature, signed_h
 
 BODY = b'{"type": "session.ready", "timestamp": "2026-11-30T00:00:00.000Z", "data": {}}'
 MESSAGE = "msg_0123456789abcdef_3-17"
-
-RECEIVER = Path(__file__).parents[5] / "docs" / "examples" / "webhook_receiver.mjs"
 
 
 def now() -> int:

@@ -38,7 +38,7 @@ def play(client: ApiClient, steps: Steps) -> None:
         _check(line == f"demo game {made['id']}", f"the game said {line!r}")
         notes.append(line)
     with steps.step(f"GET /logs?follow=true, {_LINES} lines without a gap") as notes:
-        with client.stream("/logs", id=made["id"], follow="true", timeout=5) as log:
+        with client.stream("/logs", id=made["id"], follow="true", timeout=30) as log:
             lines = [log.readline().decode() for _ in range(_LINES)]
         _check_numbers(lines)
         notes.append(f"last {lines[-1].strip()}")

@@ -42,6 +42,7 @@ class Start:
     _pending: PendingAttempt | None = field(default=None, init=False)
     """The newest attempt that waited for a host, and may still wait."""
     _is_called_off: bool = field(default=False, init=False)
+    """True if a DELETE waits for the start: no further host is tried."""
     _is_marked: bool = field(default=False, init=False)
 
     @property
@@ -58,11 +59,6 @@ class Start:
     def has_row(self) -> bool:
         """True if the id and the quota are held."""
         return self.row.exists
-
-    @property
-    def is_called_off(self) -> bool:
-        """True if a DELETE waits for the start: no further host is tried."""
-        return self._is_called_off
 
     @property
     def is_marked(self) -> bool:

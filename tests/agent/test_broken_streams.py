@@ -11,6 +11,7 @@ import pytest
 from agent.rpc.tls_server import new_server
 
 MESSAGE = bytes(64 * 1024)
+ROUND_TRIPS = 5  # Other calls of the connection without a message that show a standstill
 
 
 async def test_a_caller_that_goes_away_is_no_error(
@@ -26,8 +27,14 @@ async def test_a_caller_that_goes_away_is_no_error(
             written += 1
             yield MESSAGE
 
+    async def echo(request: bytes, _: Any) -> bytes:
+        return request
+
     server = new_server()
-    handlers: dict[str, Any] = {"Write": grpc.unary_stream_rpc_method_handler(write)}
+    handlers: dict[str, Any] = {
+        "Echo": grpc.unary_unary_rpc_method_handler(echo),
+        "Write": grpc.unary_stream_rpc_method_handler(write),
+    }
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("Any", handlers)])
     address = f"unix:{tmp_path / 'socket'}"
     server.add_insecure_port(address)
@@ -41,7 +48,8 @@ async def test_a_caller_that_goes_away_is_no_error(
             before = 0
             while before != written:  # until a message waits for the caller to read
                 before = written
-                await asyncio.sleep(0.01)
+                for _ in range(ROUND_TRIPS):
+                    await channel.unary_unary("/Any/Echo")(b"")
             call.cancel()
             await ended.wait()
     await server.stop(None)

@@ -15,7 +15,7 @@ from agent.app.daemon import Daemon, _bounded
 from agent.images.images import Images
 from agent.state.record import Records
 from controlplane.agent_rpc.wire import shapes_out
-from tests.contract.test_agent_service import DEADLINE, start_request
+from tests.contract.test_agent_service import DEADLINE, POLL, start_request
 from tests.support.agent.demands import a_shape
 from tests.support.agent.hosts import all_ports_free, until
 from tests.support.agent.samples import IMAGE
@@ -57,7 +57,7 @@ async def serving(folder: Path, engine: FakeEngine) -> AsyncIterator[tuple[Any, 
 
 async def _reconciled(stub: Any) -> None:
     while not (await stub.GetHost(pb.GetHostRequest(), timeout=DEADLINE)).reconciled:
-        await asyncio.sleep(0)
+        await asyncio.sleep(POLL)
 
 
 async def _host(stub: Any) -> Any:
@@ -125,7 +125,7 @@ async def test_reports_prepared_containers_and_their_ports_as_free(
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         await stub.SetShapes(shapes_out([shape]), timeout=DEADLINE)
         while not (host := await _host(stub)).prepared:
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL)
         [kept] = host.prepared
         assert kept.key == shape_key(shape)
         assert kept.kept == 1
@@ -142,7 +142,7 @@ async def test_warns_about_what_cannot_be_prepared(tmp_path: Path, engine: FakeE
         stub: Any = agent_pb2_grpc.AgentServiceStub(channel)
         await stub.SetShapes(shapes_out([a_shape()]), timeout=DEADLINE)
         while not (host := await _host(stub)).warnings:
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL)
         [warning] = host.warnings
         assert warning == f"prepared containers of {IMAGE}: cannot run the image: as scripted"
         assert host.prepared[0].error == "cannot run the image: as scripted"

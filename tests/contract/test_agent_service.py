@@ -19,6 +19,7 @@ from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import ErrorReason
 
 DEADLINE = 20.0
+POLL = 0.01  # Seconds between two calls that wait for a change, which leave the agent time
 
 
 def start_request(**changes: Any) -> pb.StartSessionRequest:
@@ -152,7 +153,7 @@ async def until_sealed(stub: Any, internal_id: str) -> None:
         listed = (await stub.ListSessions(pb.ListSessionsRequest())).sessions
         if internal_id in {each.internal_id for each in listed if each.log_sealed}:
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(POLL)
 
 
 async def test_a_live_session_has_no_report(stub: Any) -> None:
@@ -270,7 +271,7 @@ async def until_standbys(stub: Any, count: int) -> list[pb.Session]:
         standbys = [each for each in listed.sessions if each.warm_pool == POOL]
         if len(standbys) == count:
             return standbys
-        await asyncio.sleep(0)
+        await asyncio.sleep(POLL)
 
 
 @pytest.mark.parametrize(
@@ -393,8 +394,7 @@ async def test_a_watcher_gets_a_snapshot_and_then_every_change(
             break
     watch.cancel()
     # What was acknowledged is left out of the next snapshot of the same incarnation.
-    while not (await stub.ListSessions(pb.ListSessionsRequest())).sessions[0].log_sealed:
-        await asyncio.sleep(0)
+    await until_sealed(stub, first.internal_id)
     host = await stub.GetHost(pb.GetHostRequest())
     for incarnation, expected in ((host.incarnation, 0), ("another", 1)):
         watch = stub.Watch(pb.WatchRequest(incarnation=incarnation, acked_sequence=host.sequence))

@@ -20,6 +20,7 @@ from tests.support.controlplane.system import (
     eventually,
     token_id,
 )
+from tests.support.controlplane.waits import until_called_off
 from tiltyard.runtime.clock import to_ms
 
 ADDRESS = "203.0.113.7"
@@ -116,9 +117,7 @@ async def test_a_stop_during_a_start_names_its_caller(system: System) -> None:
     post, gate = await system.held_start(id="x")
     path = "/operator/session/alice/x"
     stop = asyncio.create_task(system.call("DELETE", path, headers=FORWARDED))
-    start = system.control_plane.starts.under_way.get("alice", "x")
-    assert start is not None
-    await eventually(lambda: start.is_called_off)
+    await until_called_off(system)
     system.agent.after_start = refusing("ENGINE_TIMEOUT")
     gate.set()
     assert (await stop).status == 204

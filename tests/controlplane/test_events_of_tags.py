@@ -1,9 +1,6 @@
 """Tags that hosts have pulled, that regions can start, or whose pulls fail, are events."""
 
 import asyncio
-import json
-from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -11,47 +8,14 @@ from controlplane.applications import tag_log
 from controlplane.domain.errors import StoreError
 from controlplane.storage.engine import follower
 from controlplane.storage.tables.applications import tag_places
-from tests.support.controlplane.agent_scripts import Script, refuse, refusing
-from tests.support.controlplane.system import System, eventually, eventually_equals
+from tests.controlplane.tag_events import attempts, become, data_of, make_other, refusing_after
+from tests.support.controlplane.agent_scripts import refusing
+from tests.support.controlplane.system import System, eventually_equals
 from tests.support.controlplane.transactions import Go, fail_once, intercept
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
 MISSING = "the registry does not have its image, or denies access to it"
-
-
-async def counts(system: System) -> dict[str, int]:
-    """How many events of each kind of tags there are."""
-    return dict(Counter(kind for (kind,) in await system.events("tag.%", "kind")))
-
-
-async def become(system: System, **expected: int) -> None:
-    """Wait until there is this number of events of each kind of tags."""
-    kinds = {f"tag.{name}": count for name, count in expected.items()}
-    await eventually_equals(lambda: counts(system), kinds)
-
-
-async def data_of(system: System, kind: str) -> list[dict[str, Any]]:
-    return [json.loads(data) for (data,) in await system.events(kind, "data")]
-
-
-async def attempts(system: System, agent: str, count: int) -> None:
-    """Wait until an agent has refused this number of further pulls."""
-
-    def failed(shown: Any) -> int:
-        return sum(pull["failures"] for pull in shown["pulls"])
-
-    path = f"/operator/agent/{agent}"
-    before = failed(await system.read(path))
-    await system.until(path, lambda shown: failed(shown) >= before + count)
-
-
-def refusing_after(go: asyncio.Event, reason: str) -> Script:
-    async def script(_: Any, context: Any) -> None:
-        await go.wait()
-        await refuse(context, reason)
-
-    return script
 
 
 async def test_each_host_has_pulled_a_tag_once_and_the_first_makes_it_available(
@@ -151,13 +115,18 @@ async def test_host_that_fails_is_no_event_where_another_one_has_the_image(
     await become(system, enabled=1, pulled=1, available=1)
     go.set()
     await attempts(system, "a1", 2)
-    await become(system, enabled=1, pulled=1, available=1)
+    await make_other(system)
+    await system.enable("v1", "other", "studio/other", pulled_by=[first])
+    await become(system, enabled=2, pulled=2, available=2)
 
 
 @pytest.mark.system(agents=2, unreachable_after=2.0)
 async def test_region_that_lost_its_only_host_with_a_tag_fails_and_is_available_again(
     system: System,
 ) -> None:
+    for agent in system.agents:
+        agent.beat = 0.05
+        agent.drop_watch()
     await system.make_application(tag=None)
     first, second = system.agents
     go = asyncio.Event()
@@ -177,7 +146,7 @@ async def test_failure_is_no_event_while_a_host_that_may_have_the_image_has_not_
     await system.make_application(tag=None)
     first, second = system.agents
     go = asyncio.Event()
-    second.before_pull = refusing_after(go, "IMAGE_NOT_FOUND")
+    second.before_pull = refusing_after(go, "IMAGE_NOT_FOUND", "studio/game")
     await system.enable("v1", pulled_by=[first])
     await become(system, enabled=1, pulled=1, available=1)
     await system.stop_serving()
@@ -185,10 +154,14 @@ async def test_failure_is_no_event_while_a_host_that_may_have_the_image_has_not_
     go.set()
     await system.serve()
     await attempts(system, "a1", 2)
+    await make_other(system)
+    await system.enable("v1", "other", "studio/other", pulled_by=[second])
+    await become(system, enabled=2, pulled=2, available=2)
     await first.start()
-    await eventually(lambda: system.link("a0").state.has_reported)
+    await become(system, enabled=2, pulled=3, available=2)
     await attempts(system, "a1", 2)
-    await become(system, enabled=1, pulled=1, available=1)
+    await system.enable("v2", "other", "studio/other")
+    await become(system, enabled=3, pulled=5, available=3)
 
 
 async def test_many_news_are_written_in_portions(

@@ -8,12 +8,12 @@ import pytest
 
 from controlplane.domain.placement.placement import Wanted
 from controlplane.fleet.host import watch
-from controlplane.fleet.host.reports import Reports
 from controlplane.fleet.queue import PendingAttempt
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.shapes import key_of
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.transactions import Go, intercept_answers
 from tiltyard.contract import PreparedShape, Resources
 
 MOST = 5
@@ -95,23 +95,19 @@ async def test_starts_beyond_a_share_of_the_queue_are_refused_at_once(system: Sy
     assert (await system.start(id="late")).status == 201
 
 
-async def test_free_slot_is_assigned_in_the_same_step(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_free_slot_is_assigned_in_the_same_step(system: System) -> None:
     """Otherwise a later caller could take it while the answer is written."""
     gate = Gate(system.agent)
     first = await _begin(system, gate)
     second = await _join(system, "second")
     link = system.control_plane.fleet.hosts[0]
-    write = Reports.write
     taken = []
 
-    def note_slots(*answer: Any) -> Any:
-        if len(answer) == len(("self", "agent", "sessions", "now")):
-            taken.append(len(link.state.starting))
-        return write(*answer)
+    async def note_slots(go: Go) -> Any:
+        taken.append(len(link.state.starting))
+        return await go()
 
-    monkeypatch.setattr(Reports, "write", note_slots)
+    intercept_answers(system, note_slots)
     gate.open(2)
     assert (await first).status == 201
     assert (await second).status == 201

@@ -14,6 +14,7 @@ from tests.support.controlplane.raw_http import RawAnswer, Wire
 from tests.support.controlplane.scrapes import Scraped
 from tests.support.controlplane.system import eventually_equals, token_id
 from tests.support.controlplane.transactions import blocked
+from tests.support.controlplane.waits import until_requests_are_awaited
 from tests.support.fake_clock import AheadClock
 
 GET = "GET /session/m"
@@ -40,9 +41,6 @@ class Watched(Scraped):
     async def ask(self, wire: Wire, call: str, *more: str, **parts: str) -> RawAnswer:
         wire.send(self.request(call, *more, **parts))
         return await wire.read_answer()
-
-    async def send_join(self, wire: Wire, player: str, session: str = "m") -> RawAnswer:
-        return await self.ask(wire, JOIN, body=joining(player, session))
 
     def busy(self) -> AbstractAsyncContextManager[object]:
         """Hold the thread that commits."""
@@ -153,8 +151,7 @@ async def test_join_is_answered_during_a_shutdown(system: Watched, wire: Wire) -
         wire.send(system.request(JOIN, body=joining("p")))
         await eventually_equals(lambda: in_progress(system), 1)
         stopping = asyncio.create_task(system.stop_serving())
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await until_requests_are_awaited(system)
     assert (await wire.read_answer()).json["players"] == ["p"]
     assert await wire.ends() == b""
     await stopping

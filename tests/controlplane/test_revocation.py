@@ -8,7 +8,6 @@ import pytest
 
 from controlplane.domain.errors import StoreError
 from controlplane.fleet.host import watch
-from controlplane.fleet.host.reports import Reports
 from controlplane.storage.tables.sessions import session_ends
 from controlplane.storage.tables.sessions.sessions import begin_attempt, reserve
 from tests.controlplane.warm_pools import keep
@@ -20,7 +19,7 @@ from tests.support.controlplane.system import (
     eventually,
     eventually_equals,
 )
-from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.transactions import Go, intercept, intercept_answers
 from tests.support.hold import held_before
 from tests.support.tasks import running
 from tiltyard.agent.v1 import agent_pb2
@@ -109,23 +108,18 @@ async def test_start_under_way_continues_on_another_host(system: Revoking) -> No
     assert await system.owed() == []
 
 
-async def test_start_answered_during_revocation_is_lost(
-    system: Revoking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_start_answered_during_revocation_is_lost(system: Revoking) -> None:
     gone = await system.enrolled()
-    write = Reports.write
 
-    async def after_the_revocation(*arguments: Any) -> Any:
-        if len(arguments) != len(("self", "agent", "sessions", "now")):
-            return await write(*arguments)
+    async def after_the_revocation(go: Go) -> Any:
         assert (await system.ask("POST", f"{gone.name}/revoke")).status == 200
         # As if its stream had not reported it before the revocation.
         await system.rows(
             "UPDATE session SET confirmed=0, state='created', ended_ms=NULL, end_reason=NULL"
         )
-        return await write(*arguments)
+        return await go()
 
-    monkeypatch.setattr(Reports, "write", after_the_revocation)
+    intercept_answers(system, after_the_revocation)
     assert (await system.start(id="match")).status == 201
     assert await system.session("match") == [("dead", "host_lost", gone.name)]
     assert (await system.ask("DELETE", gone.name)).status == 204

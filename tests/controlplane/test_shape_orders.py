@@ -33,6 +33,26 @@ async def has_order(agent: FakeAgent, *images: str) -> None:
     await eventually(is_ordered)
 
 
+def refuse_orders(agent: FakeAgent, reason: str) -> list[Any]:
+    """Make an agent refuse further orders; return the list of those that it is sent."""
+    asked: list[Any] = []
+    refuse = refusing(reason)
+
+    async def note(request: Any, context: Any) -> None:
+        asked.append(request)
+        await refuse(request, context)
+
+    agent.before_shapes = note
+    return asked
+
+
+def is_ordering(system: System) -> bool:
+    """Return whether an order to the first agent waits or is in progress."""
+    return any(
+        task.get_name().endswith(f"shapes on {system.agent.name}") for task in asyncio.all_tasks()
+    )
+
+
 async def test_host_is_ordered_the_shape_that_a_start_has(system: System) -> None:
     image = await system.make_application()
     await has_order(system.agent, image)
@@ -114,13 +134,7 @@ async def test_rejected_order_is_not_repeated_before_it_changes(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     await has_order(system.agent)
-    asked: list[Any] = []
-
-    async def refuse(request: Any, context: Any) -> None:
-        asked.append(request)
-        await refusing("INVALID_ARGUMENT", "no such shape")(request, context)
-
-    system.agent.before_shapes = refuse
+    asked = refuse_orders(system.agent, "INVALID_ARGUMENT")
     await system.make_application()
     await eventually(lambda: len(asked) == 1)
     system.agent.change_host(free_sessions=7)
@@ -135,7 +149,13 @@ async def test_agent_of_an_earlier_version_is_not_asked_again(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     await has_order(system.agent)
-    system.agent.before_shapes = refusing("UNIMPLEMENTED")
+    asked = refuse_orders(system.agent, "UNIMPLEMENTED")
     await system.make_application()
+    await eventually(lambda: len(asked) == 1)
+    system.agent.change_host(free_sessions=7)
+    await system.has_reported("a0", free_sessions=7)
     (await system.start()).expect(201)
+    await system.catches_up()
+    await eventually(lambda: not is_ordering(system))
+    assert len(asked) == 1
     assert "prepared containers not ordered" not in caplog.text

@@ -12,7 +12,6 @@ import pytest
 from controlplane.agent_rpc.client import AgentClient
 from controlplane.domain.errors import StoreError
 from controlplane.domain.hosts.contract import Claim
-from controlplane.fleet.host.reports import Reports
 from controlplane.sessions.sessions import STOP_WAIT
 from controlplane.sessions.start import CALL_SHARE, CLAIM_SHARE, MAX_UNANSWERED_CLAIMS
 from controlplane.storage.tables.sessions.sessions import (
@@ -24,7 +23,13 @@ from controlplane.storage.tables.sessions.sessions import (
 from tests.controlplane.warm_pools import keep
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
-from tests.support.controlplane.transactions import Go, fail_once, intercept
+from tests.support.controlplane.transactions import (
+    Go,
+    fail_once,
+    intercept,
+    intercept_answers,
+)
+from tests.support.controlplane.waits import until_called_off
 from tests.support.fake_clock import FakeClock
 from tests.support.hold import Hold
 from tiltyard.agent.v1 import agent_pb2
@@ -45,9 +50,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[System]:
 async def stop_of_x(system: System) -> asyncio.Task[Answer]:
     """Send a DELETE and return once the start under way waits for it."""
     stopper = asyncio.create_task(system.call("DELETE", "/session/x"))
-    start = system.control_plane.starts.under_way.get("alice", "x")
-    assert start is not None
-    await eventually(lambda: start.is_called_off)
+    await until_called_off(system)
     return stopper
 
 
@@ -156,21 +159,15 @@ async def test_a_snapshot_does_not_free_the_id_of_a_start_between_two_hosts(
     assert [session.identity.session_id for session in second.live] == ["x"]
 
 
-async def test_session_reported_during_failing_start_is_shown(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_reported_during_failing_start_is_shown(system: System) -> None:
     """It ran and was stopped; its row stays until retention removes it."""
-    write = Reports.write
 
-    async def failing(*args: Any) -> Any:
-        written = await write(*args)
-        if len(args) == len(("self", "agent", "sessions", "now")):
-            raise StoreError("as scripted")
-        return written
+    async def fail_afterwards(go: Go) -> None:
+        await go()
+        raise StoreError("as scripted")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(Reports, "write", failing)
-        assert_error(await system.start(id="x"), 503)
+    intercept_answers(system, fail_afterwards)
+    assert_error(await system.start(id="x"), 503)
     await system.becomes("x", "exited")
     await system.nothing_is_left()
 

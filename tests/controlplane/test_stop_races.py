@@ -20,6 +20,7 @@ from tests.faults.plugin import Rounds
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, assert_error, eventually
 from tests.support.controlplane.transactions import Go, intercept
+from tests.support.controlplane.waits import until_called_off
 from tests.support.hold import Hold, held_before
 
 AT_ONCE = 4
@@ -46,16 +47,9 @@ async def both(system: System, gate: Hold, **fields: Any) -> tuple[Any, Any]:
     post = asyncio.create_task(system.start(id="x", **fields))
     await gate.reached.wait()
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
-    await stop_has_arrived(system)
+    await until_called_off(system)
     gate.set()
     return await post, await stop
-
-
-async def stop_has_arrived(system: System) -> None:
-    """Wait until the start of x that is under way was asked to stop."""
-    start = system.control_plane.starts.under_way.get("alice", "x")
-    assert start is not None
-    await eventually(lambda: start.is_called_off)
 
 
 class Race:
@@ -181,7 +175,7 @@ async def test_second_start_of_an_id_does_not_affect_the_first(system: System, g
     await gate.reached.wait()
     assert_error(await system.start(id="x"), 409)
     stop = asyncio.create_task(system.call("DELETE", "/session/x"))
-    await stop_has_arrived(system)
+    await until_called_off(system)
     gate.set()
     assert_error(await first, 409)
     assert (await stop).status == 204

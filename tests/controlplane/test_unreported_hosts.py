@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import Answer, System, assert_error, eventually
+from tests.support.controlplane.waits import until_called_off, until_held_up
 
 TAG = "/tag/local/game/v1"
 LOCATIONS = "/available-location/game"
@@ -30,11 +30,12 @@ def calls(system: System) -> tuple[Coroutine[Any, Any, Answer], ...]:
     return *starts, system.call("GET", TAG), system.call("GET", LOCATIONS)
 
 
-async def after_return(agent: FakeAgent, *calls: Coroutine[Any, Any, Answer]) -> list[Answer]:
-    """Restart a host after calls were sent, and return their answers."""
+async def after_return(
+    system: System, agent: FakeAgent, *calls: Coroutine[Any, Any, Answer]
+) -> list[Answer]:
+    """Restart a host once all of these calls wait, and return their answers."""
     waiting = [asyncio.create_task(call) for call in calls]
-    done, _ = await asyncio.wait(waiting, timeout=0.2)
-    assert not done, [task.result().text for task in done]
+    await until_held_up(system, waiting)
     await agent.start()
     return await asyncio.gather(*waiting)
 
@@ -50,7 +51,7 @@ async def add_newer_tag(system: System, *agents: FakeAgent) -> str:
 @pytest.mark.system(application={})
 async def test_calls_wait_for_hosts_that_have_not_reported(system: System) -> None:
     await restart_without(system, system.agent)
-    named, any_tag, tag, locations = await after_return(system.agent, *calls(system))
+    named, any_tag, tag, locations = await after_return(system, system.agent, *calls(system))
     assert named.status == 201
     assert any_tag.status == 201
     assert tag.json == {"exists": True}
@@ -99,7 +100,7 @@ async def test_a_start_without_version_does_not_run_an_older_tag(system: System)
     image = await add_newer_tag(system, newer)
     await restart_without(system, newer)
     assert (await system.start(id="named", version="v1")).status == 201
-    (answer,) = await after_return(newer, system.start(id="newest"))
+    (answer,) = await after_return(system, newer, system.start(id="newest"))
     assert answer.status == 201
     assert [session.image for session in newer.live] == [image]
     assert len(older.live) == 1
@@ -116,37 +117,36 @@ async def test_a_drained_host_that_has_not_reported_does_not_hold_up_starts(
     assert (await system.start()).status == 201
 
 
-@pytest.mark.parametrize(
-    ("room", "status"),
-    [
-        (1000, 201),
-        (0, 420),
-        (1000, 503),
-    ],
-)
-async def test_a_start_waits_where_only_an_unreported_host_may_have_room(
-    tmp_path: Path, room: int, status: int
-) -> None:
-    """It comes back with room, without, or, for the last, not at all."""
-    async with System(tmp_path, agents=2, start_timeout=QUICK if status == 503 else 8.0) as system:
-        full, other = system.agents
-        await system.make_application()
-        full.host.free_sessions = 0
-        other.host.free_sessions = room
-        await restart_without(system, other)
-        if status == 503:
-            answer = await system.start(id="s")
-        else:
-            (answer,) = await after_return(other, system.start(id="s"))
-        assert answer.status == status
-        assert len(other.live) == (status == 201)
-        if status != 201:
-            assert_error(
-                answer,
-                status,
-                details="have not reported" if status == 503 else "no host has capacity",
-            )
-            assert_error(await system.call("GET", "/session/s"), 404)
+async def restart_without_room(system: System, *, room: int) -> FakeAgent:
+    """Restart while a host with room for more sessions is away, and the other one is full."""
+    full, away = system.agents
+    full.host.free_sessions = 0
+    away.host.free_sessions = room
+    await restart_without(system, away)
+    return away
+
+
+async def test_a_start_waits_where_only_an_unreported_host_may_have_room(system: System) -> None:
+    away = await restart_without_room(system, room=1000)
+    (answer,) = await after_return(system, away, system.start(id="s"))
+    assert answer.status == 201
+    assert len(away.live) == 1
+
+
+async def test_a_start_fails_once_the_unreported_host_has_come_back_full(system: System) -> None:
+    away = await restart_without_room(system, room=0)
+    (answer,) = await after_return(system, away, system.start(id="s"))
+    assert_error(answer, 420, details="no host has capacity")
+    assert away.live == []
+    assert_error(await system.call("GET", "/session/s"), 404)
+
+
+@pytest.mark.system(agents=2, application={}, start_timeout=QUICK)
+async def test_a_start_is_503_if_the_host_that_may_have_room_stays_away(system: System) -> None:
+    await restart_without_room(system, room=1000)
+    answer = await system.start(id="s")
+    assert_error(answer, 503, details="have not reported")
+    assert_error(await system.call("GET", "/session/s"), 404)
 
 
 @pytest.mark.system(application={})
@@ -155,10 +155,8 @@ async def test_a_start_that_waits_for_a_host_to_report_can_be_stopped(system: Sy
     under_way = system.control_plane.starts.under_way
     post = asyncio.create_task(system.start(id="s"))
     await eventually(lambda: under_way.get("alice", "s") is not None)
-    start = under_way.get("alice", "s")
-    assert start is not None
     stop = asyncio.create_task(system.call("DELETE", "/session/s"))
-    await eventually(lambda: start.is_called_off)
+    await until_called_off(system, "s")
     await system.agent.start()
     assert (await stop).status == 204
     assert_error(await post, 409)
@@ -169,8 +167,7 @@ async def test_a_start_that_waits_for_a_host_to_report_can_be_stopped(system: Sy
 async def test_a_host_that_is_removed_is_not_waited_for(system: System) -> None:
     await restart_without(system, system.agent)
     waiting = asyncio.create_task(system.start())
-    await asyncio.wait({waiting}, timeout=0.2)
-    assert not waiting.done()
+    await until_held_up(system, [waiting])
     system.control_plane.fleet.remove(system.agent.name)
     assert_error(await waiting, 404)
 

@@ -18,7 +18,7 @@ from tests.support.agent.served import WholeAgent
 from tests.support.controlplane.system import eventually
 from tests.support.fake_clock import AheadClock
 
-REVOKED_WITHIN = 5.0  # Seconds in which a revocation must take effect
+REVOKED_WITHIN = 30.0  # Seconds in which a revocation must take effect on a busy machine
 
 
 @pytest.fixture

@@ -45,11 +45,12 @@ async def ended(work: asyncio.Task[None], patience: float) -> None:
 
 def _left_open() -> list[str]:
     """Describe all tasks with the lines at which they wait, and all threads."""
-    tasks = [f"task {task.get_name()}: {_waits_at(task)}" for task in asyncio.all_tasks()]
+    tasks = [f"task {task.get_name()}: {waits_at(task)}" for task in asyncio.all_tasks()]
     return tasks + [f"thread {thread.name}" for thread in threading.enumerate()]
 
 
-def _waits_at(task: asyncio.Task[Any]) -> str:
+def waits_at(task: asyncio.Task[Any]) -> str:
+    """Describe the chain of coroutines in which a task waits; "" if it has ended."""
     lines: list[str] = []
     coroutine: Any = task.get_coro()
     while getattr(coroutine, "cr_frame", None) is not None:

@@ -1,6 +1,7 @@
 """Hooks between a use case and its database transaction."""
 
 import asyncio
+import copy
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -16,7 +17,7 @@ from controlplane.storage.engine.database import NO_VALUES, Database, Values
 from controlplane.storage.engine.migrations import migrate
 from controlplane.storage.engine.sqlite import SqliteDatabase
 from controlplane.storage.engine.store import Store
-from tests.support.controlplane.system import PATIENCE
+from tests.support.controlplane.system import PATIENCE, System
 
 
 def connection_of(db: Database) -> sqlite3.Connection:
@@ -57,6 +58,22 @@ def intercept(
     patch("run")
     patch("look")
     patch("read")
+
+
+def intercept_answers(system: System, around: Callable[[Go], Awaitable[Any]]) -> None:
+    """Run `around` in place of writing each host's answer to a start, until the next restart.
+
+    Other reports of hosts are written as usual.
+    """
+    attempts = system.control_plane.starts._attempts
+    reports = copy.copy(attempts._reports)
+    write = reports.write
+
+    async def intercepted(*args: Any) -> Any:
+        return await around(partial(write, *args))
+
+    reports.write = intercepted  # type: ignore[assignment, method-assign]
+    attempts._reports = reports
 
 
 def fail_once(error: Exception) -> Callable[[Go], Awaitable[Any]]:

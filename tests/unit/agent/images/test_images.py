@@ -53,8 +53,7 @@ async def test_failed_pull_is_reported_to_all_and_the_next_is_clean(agent: Agent
 async def test_limits_concurrent_pulls(agent: Agent) -> None:
     agent.engine.hold("pull")
     callers = [asyncio.create_task(pulled(agent.images, image)) for image in SIX]
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await until_idle()
     assert agent.engine.count("pull") == CONCURRENT_PULLS // 2  # The share of one account
     agent.engine.release("pull")
     await asyncio.gather(*callers)

@@ -1,6 +1,5 @@
 """Reconciliation after external changes of containers, lost events and hanging calls."""
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -109,8 +108,7 @@ async def test_sessions_from_start_to_removal_trigger_no_pass(agent: Agent) -> N
             session = await agent.sessions.start(an_id(), a_spec())
             await agent.sessions.stop(session.internal_id, EndReason.STOPPED, discard=True)
         await agent.clock.advance(5)
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await until_idle()
         assert agent.engine.count("list") == 3
 
 
@@ -312,8 +310,7 @@ async def test_container_missing_from_one_list_is_not_dead(host: Host) -> None:
         session = await agent.sessions.start(an_id(), a_spec())
     async with host(reconcile=False) as agent:
         await agent.recovery.adopt([])  # a list without it
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await until_idle()
         found = agent.now(session.internal_id)
         assert found.state == State.RUNNING
         assert found.process == session.process

@@ -8,7 +8,7 @@ import pytest
 from controlplane.domain.errors import StoreError
 from controlplane.storage.engine.changes import Change, Changes, Topic
 from controlplane.storage.engine.follower import FIRST_RETRY, Follower
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, until_idle
 
 ONE = Change(Topic.TOKEN, ("one",))
 TWO = Change(Topic.TOKEN, ("two",))
@@ -117,7 +117,7 @@ async def test_wait_ends_with_the_end(
     await reader.began.wait()
     changes.publish([TWO])
     waiting = asyncio.create_task(follower.caught_up())
-    await asyncio.sleep(0)
+    await until_idle()
     await follower.close()
     await waiting
     await follower.caught_up()
@@ -128,5 +128,5 @@ async def test_nothing_is_applied_after_the_end(
 ) -> None:
     await follower.close()
     changes.publish([ONE])
-    await asyncio.sleep(0)
+    await until_idle()
     assert reader.rounds == []

@@ -110,14 +110,14 @@ async def test_host_that_fails_is_no_event_where_another_one_has_the_image(
     await system.make_application(tag=None)
     first, second = system.agents
     go = asyncio.Event()
-    second.before_pull = refusing_after(go, "IMAGE_NOT_FOUND")
+    second.before_pull = refusing_after(go, "IMAGE_NOT_FOUND", "studio/game")
     await system.enable("v1", pulled_by=[first])
     await become(system, enabled=1, pulled=1, available=1)
     go.set()
     await attempts(system, "a1", 2)
     await make_other(system)
-    await system.enable("v1", "other", "studio/other", pulled_by=[first])
-    await become(system, enabled=2, pulled=2, available=2)
+    await system.enable("v1", "other", "studio/other")
+    await become(system, enabled=2, pulled=3, available=2)
 
 
 @pytest.mark.system(agents=2, unreachable_after=2.0)

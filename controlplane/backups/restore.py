@@ -1,9 +1,9 @@
 """Restores a backup: checks all of it in a folder, then moves it in place. All functions block.
 
-    restore.draft      new/ has the files of the backup, which are checked; beside it are
-        │              links to the old files
+    restore.draft      new/ has the files of the backup, which are checked
         │ rename: from here on nothing else can use the state directory
-    restore.ready      the files of new/ replace the old ones
+    restore.ready      the old files are moved here, which `moved` notes; then those of new/ take
+        │              their place
         │ rename: the restore is complete
     replaced-<time>    the old files
 
@@ -14,6 +14,7 @@ those that the first one has put in place.
 
 import shutil
 import tarfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from tiltyard.runtime.atomic_file import flush_folder
 
 _DRAFT = "restore.draft"
 _NEW = "new"
+_MOVED = "moved"
 _REPLACED = "replaced-{:%Y%m%dT%H%M%S.%fZ}"
 _FILES = (*PARTS, *(DATABASE + suffix for suffix in ("-wal", "-shm", "-journal")))
 """The files of a backup, and SQLite's own, which would corrupt another database."""
@@ -64,12 +66,13 @@ def restore(
             check_keys(new)
             mark = partial(mark_restored, taken=taken, now=now.timestamp())
             make_ready(new / DATABASE, mark)
-            _make_ready(state_dir, draft, ready)
+            _make_ready(draft, ready)
         except (OSError, StoreError) as error:
             raise StoreError(f"cannot restore to {state_dir}: {error}") from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         try:
+            _move_old(state_dir, ready)
             _put_in_place(state_dir, ready / _NEW)
             replaced = _finish(ready, state_dir / _REPLACED.format(now.astimezone(UTC)))
         except OSError as error:
@@ -105,23 +108,30 @@ def _check_member(member: tarfile.TarInfo) -> None:
         raise StoreError(f"{name} in the backup is too large: {member.size} bytes")
 
 
-def _make_ready(state_dir: Path, draft: Path, ready: Path) -> None:
-    """Rename the draft, with links to the old files, or replace what an interrupted one has."""
+def _make_ready(draft: Path, ready: Path) -> None:
+    """Rename the draft, or let its files replace those of an interrupted restore."""
     if ready.exists():
         shutil.rmtree(ready / _NEW, ignore_errors=True)
         (draft / _NEW).rename(ready / _NEW)
-        flush_folder(ready)
+    else:
+        draft.rename(ready)
+
+
+def _move_old(state_dir: Path, ready: Path) -> None:
+    """Move the old files away. Once that is noted, the state directory has others."""
+    flush_folder(state_dir)
+    if (ready / _MOVED).exists():
         return
     for name in _FILES:
         if (state_dir / name).exists():
-            (draft / name).hardlink_to(state_dir / name)
-    flush_folder(draft)
-    draft.rename(ready)
+            (state_dir / name).rename(ready / name)
+    flush_folder(state_dir)
+    (ready / _MOVED).touch(mode=0o600)
+    flush_folder(ready)
 
 
 def _put_in_place(state_dir: Path, new: Path) -> None:
-    """Replace the files of the state directory; remove those that the backup does not have."""
-    flush_folder(state_dir)
+    """Move the new files into the state directory; remove others of an interrupted restore."""
     for name in _FILES:
         if (new / name).exists():
             (new / name).rename(state_dir / name)
@@ -133,9 +143,11 @@ def _put_in_place(state_dir: Path, new: Path) -> None:
 
 def _finish(ready: Path, replaced: Path) -> Path | None:
     """Keep the old files, if there are any, under their final name, which is returned."""
-    if any(ready.iterdir()):
-        ready.rename(replaced)
-    else:
-        ready.rmdir()
+    has_old = any(path.name != _MOVED for path in ready.iterdir())
+    ready.rename(replaced)
+    with suppress(OSError):  # the restore is complete
+        (replaced / _MOVED).unlink()
+        if not has_old:
+            replaced.rmdir()
     flush_folder(replaced.parent)
-    return replaced if replaced.exists() else None
+    return replaced if has_old else None

@@ -321,7 +321,7 @@ def test_interrupted_restore_leaves_the_old_state_or_must_be_repeated(
         old = files(config.state_dir)
         left[0] = number
         with monkeypatch.context() as broken:
-            for step in ("rename", "hardlink_to", "unlink"):
+            for step in ("rename", "touch", "unlink", "rmdir"):
                 broken.setattr(Path, step, failing(getattr(Path, step)))
             try:
                 restored_from(config, made.backup)

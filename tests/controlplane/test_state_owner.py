@@ -109,6 +109,21 @@ def test_what_root_makes_and_reads_stays_the_services(settings: Path) -> None:
         pass
 
 
+def test_restore_replaces_a_file_that_root_has_put_there(settings: Path) -> None:
+    state = settings.parent / "state"
+    _as_root(settings, "init")
+    _as_root(settings, "backup", str(settings.with_name("backup")))
+    key = state / "authority.pem"
+    text = key.read_bytes()
+    key.unlink()
+    key.write_bytes(text)
+    key.chmod(0o600)
+    _as_root(settings, "restore", "--force", str(settings.with_name("backup")))
+    assert key.stat().st_uid == SERVICE
+    [replaced] = state.glob("replaced-*")
+    assert (replaced / "authority.pem").stat().st_uid == 0
+
+
 def test_a_backup_is_roots_and_no_link_has_root_read_what_is_roots(settings: Path) -> None:
     _as_root(settings, "init")
     state = settings.parent / "state"

@@ -94,8 +94,7 @@ class LogLimits:
         accounts_before = set(self._account_excess.names)
         counted = min(passed, COUNTED_SECONDS)
         self._end_sessions(rates, running.values(), counted)
-        ids_of_picked = {each.internal_id for each in picked}
-        of_picked = {each: rate for each, rate in rates.items() if each in ids_of_picked}
+        of_picked = {each.internal_id: rates.get(each.internal_id) for each in picked}
         self._end_busiest(of_picked, of_account, running.values(), counted)
         self._report(sessions_before, accounts_before, running.values())
 
@@ -110,14 +109,19 @@ class LogLimits:
 
     def _end_busiest(
         self,
-        rates: Mapping[str, LogRate],
+        found: Mapping[str, LogRate | None],
         of_account: Sequence[Session],
         running: Collection[Session],
         passed: float,
     ) -> None:
-        """End the busiest of some sessions of an account beyond its share for too long."""
+        """End the busiest of some sessions of an account beyond its share for too long.
+
+        Of those `found`, the unknown ones count as silent beside the others: with a clock that was
+        set back, the sessions that print little are unknown for longest.
+        """
         sampled = {}
-        if rates:
+        rates = {each: rate or _NOTHING for each, rate in found.items()}
+        if any(found.values()):
             account = _account_of(of_account[0])
             sampled[account] = self._shares.exceeds(
                 account, list(rates.values()), len(of_account), now=self._looked_at

@@ -9,6 +9,7 @@ import pytest
 from agent.domain.containers.engine import name_of
 from agent.domain.sessions.log_rate import TOLERATED_SECONDS
 from agent.domain.sessions.session import Session
+from agent.limits.log_limits import SAMPLED
 from tests.support.agent.hosts import Agent
 from tests.support.fake_clock import until_idle
 from tests.unit.agent.limits.printing import (
@@ -50,6 +51,20 @@ async def test_game_that_goes_on_printing_while_the_clock_is_set_back_is_left_al
     assert samples(agent)
     assert not limits.warnings
     assert live(agent, games) == 3
+
+
+async def test_sessions_whose_rate_is_unknown_add_nothing_to_that_of_their_account(
+    agent: Agent,
+) -> None:
+    limits = limits_of(agent, host_lines=4 * LINES)
+    games = [await started(agent) for _ in range(SAMPLED)]
+    await printed(limits, agent, *games, lines=50 * LINES, seconds=3)
+    await printed(limits, agent, *games, lines=1, seconds=TOLERATED_SECONDS)
+    agent.clock.jump(-3600)
+    await printed(limits, agent, games[0], lines=18, seconds=3 * TOLERATED_SECONDS)
+    assert samples(agent)
+    assert not limits.warnings
+    assert live(agent, games) == SAMPLED
 
 
 async def test_flood_is_found_again_after_the_clock_was_set_back(agent: Agent) -> None:

@@ -41,20 +41,20 @@ def drain(socket: Path, *, deadline: int | None, as_json: bool) -> None:
         answer = agent.set_drain(draining=True, remaining=deadline)
         # Standbys are stopped at once.
         live = [each for each in agent.sessions(live_only=True) if not is_standby(each)]
-    if as_json:
-        click.echo(json.dumps({**answer, "live_sessions": live}))
-        return
-    if not live:
-        click.echo("The host is empty.")
-        return
-    end = views.moment(answer, "empty_time")
-    click.echo(
-        f"The host is empty by {end} at the latest."
-        if end
-        else "Sessions without a lifetime remain until they end by themselves."
-    )
-    for line in views.session_lines(live):
-        click.echo(line)
+        if as_json:
+            click.echo(json.dumps({**answer, "live_sessions": live}))
+            return
+        if not live:
+            click.echo("The host is empty.")
+            return
+        end = views.moment(answer, "empty_time")
+        click.echo(
+            f"The host is empty by {end} at the latest."
+            if end
+            else "Sessions without a lifetime remain until they end by themselves."
+        )
+        for line in views.session_lines(live):
+            click.echo(line)
 
 
 @click.command()

@@ -43,7 +43,7 @@ def fail(text: str, code: int = EXIT_FAILED) -> NoReturn:
 def asked(socket: Path) -> Iterator[AgentClient]:
     """Connect to the agent; an error, also of the output, ends the command with one line."""
     if getattr(sys, "stdout", None) is None:  # click would print nothing, without an error
-        fail("cannot print the response: the standard output is closed")
+        fail("nothing was done, since the standard output is closed: redirect it to /dev/null")
     try:
         with AgentClient(socket) as agent:
             yield agent

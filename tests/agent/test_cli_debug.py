@@ -228,13 +228,17 @@ async def test_writes_artifact_to_standard_output(host: WholeAgent, engine: Fake
 
 
 @pytest.mark.parametrize(
-    ("redirection", "cause"),
+    ("redirection", "begin", "end"),
     [
-        (">/dev/full", os.strerror(errno.ENOSPC)),
-        (">&-", "the standard output is closed"),
+        (">/dev/full", "cannot print the response: ", os.strerror(errno.ENOSPC)),
+        (
+            ">&-",
+            "nothing was done, since",
+            "the standard output is closed: redirect it to /dev/null",
+        ),
     ],
 )
-@pytest.mark.parametrize("command", ["status", "logs m1", "artifact m1 /save/a"])
+@pytest.mark.parametrize("command", ["status", "logs m1", "artifact m1 /save/a", "drain"])
 async def test_reports_a_failed_output_in_one_line(
     host: WholeAgent,
     engine: FakeEngine,
@@ -242,7 +246,8 @@ async def test_reports_a_failed_output_in_one_line(
     *,
     command: str,
     redirection: str,
-    cause: str,
+    begin: str,
+    end: str,
 ) -> None:
     await host.sessions.start(FIRST, named("m1"))
     engine.write_log(container_name(FIRST), b"a line\n")
@@ -258,8 +263,8 @@ async def test_reports_a_failed_output_in_one_line(
     )
     _, errors = await shell.communicate()
     assert shell.returncode == 1
-    assert errors.decode().startswith("tiltyard-agent: cannot print the response: ")
-    assert errors.decode().endswith(f"{cause}\n")
+    assert errors.decode().startswith(f"tiltyard-agent: {begin}")
+    assert errors.decode().endswith(f"{end}\n")
     assert errors.count(b"\n") == 1
 
 

@@ -156,11 +156,12 @@ async def _send(request: Request, listing: Listing[Any], key: str) -> web.Stream
             body = b"".join(piece for piece in pieces if piece is not None)
             return Reply(body)
         response = web.StreamResponse(headers={"Content-Type": f"{JSON}; charset=utf-8"})
+        with request.ended_by_disconnect():
+            await response.prepare(request)
+        if request.method == "HEAD":
+            return response
         try:
             with request.ended_by_disconnect():
-                await response.prepare(request)
-                if request.method == "HEAD":
-                    return response
                 for piece in pieces:
                     await _write(response, piece or b"")
                 async for chunk in chunks:

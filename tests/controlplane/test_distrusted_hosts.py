@@ -91,7 +91,10 @@ class Stops:
 
 
 @pytest.mark.system(agents=2, in_order=True, application={})
-async def test_false_reports_of_one_host_cause_few_stops_at_a_time(system: System) -> None:
+async def test_false_reports_of_one_host_cause_few_stops_at_a_time(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.fleet.host.delivery.PER_SECOND", 1e9)
     honest, liar = system.agents
     assert (await system.start(id="s")).status == 201
     [model] = honest.live
@@ -105,8 +108,9 @@ async def test_false_reports_of_one_host_cause_few_stops_at_a_time(system: Syste
         session.warm_pool = "none"
         liar.sessions[session.internal_id] = session
     liar.send_snapshot()
-    await eventually(lambda: stops.in_progress == most)
-    assert (await system.call("GET", "/session/s")).status == 200
+    await eventually(lambda: stops.in_progress >= most)
+    for _ in range(20):  # so that more would have begun
+        assert (await system.call("GET", "/session/s")).status == 200
     assert (await system.call("DELETE", "/session/s")).status == 204
     liar.send_snapshot()
     stops.released.set()
@@ -163,5 +167,5 @@ async def test_report_that_waits_for_others_is_not_written_over_a_later_answer(
 
     monkeypatch.setattr(Reports, "write", noted)
     system.agent.send_snapshot()
-    await eventually(lambda: len(written) == 2)
+    await eventually(lambda: len(written) >= 2)
     assert written[1].ready_time == 1.0

@@ -66,7 +66,7 @@ def restore(
             check_keys(new)
             mark = partial(mark_restored, taken=taken, now=now.timestamp())
             make_ready(new / DATABASE, mark)
-            _make_ready(draft, ready)
+            _begin(draft, ready)
         except (OSError, StoreError) as error:
             raise StoreError(f"cannot restore to {state_dir}: {error}") from error
         finally:
@@ -108,7 +108,7 @@ def _check_member(member: tarfile.TarInfo) -> None:
         raise StoreError(f"{name} in the backup is too large: {member.size} bytes")
 
 
-def _make_ready(draft: Path, ready: Path) -> None:
+def _begin(draft: Path, ready: Path) -> None:
     """Rename the draft, or let its files replace those of an interrupted restore."""
     if ready.exists():
         shutil.rmtree(ready / _NEW, ignore_errors=True)

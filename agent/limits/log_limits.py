@@ -120,8 +120,9 @@ class LogLimits:
         set back, the sessions that print little are unknown for longest.
         """
         sampled = {}
-        rates = {each: rate or _NOTHING for each, rate in found.items()}
-        if any(found.values()):
+        known = {each: rate for each, rate in found.items() if rate is not None}
+        rates = dict.fromkeys(found, _NOTHING) | known
+        if known:
             account = _account_of(of_account[0])
             sampled[account] = self._shares.exceeds(
                 account, list(rates.values()), len(of_account), now=self._looked_at

@@ -27,27 +27,23 @@ from tiltyard.contract import EndReason, State
 pytestmark = pytest.mark.usefixtures("small_samples")
 
 
-async def test_clock_that_is_set_back_makes_no_flood_of_an_earlier_burst(agent: Agent) -> None:
+@pytest.mark.parametrize(
+    ("before", "lines"),
+    [
+        (50 * LINES, 1),
+        (4, 4),
+    ],
+)
+async def test_clock_that_is_set_back_makes_no_flood_of_what_is_none(
+    agent: Agent, before: int, lines: int
+) -> None:
     """The newest lines are then later than now, until as many have been printed again."""
     limits = limits_of(agent, host_lines=13 * LINES)
     games = [await started(agent) for _ in range(3)]
-    await printed(limits, agent, *games, lines=50 * LINES, seconds=3)
-    await printed(limits, agent, *games, lines=1, seconds=TOLERATED_SECONDS)
+    await printed(limits, agent, *games, lines=before, seconds=3)
+    await printed(limits, agent, *games, lines=lines, seconds=TOLERATED_SECONDS)
     agent.clock.jump(-3600)
-    await printed(limits, agent, *games, lines=1, seconds=2 * TOLERATED_SECONDS)
-    assert samples(agent)
-    assert not limits.warnings
-    assert live(agent, games) == 3
-
-
-async def test_game_that_goes_on_printing_while_the_clock_is_set_back_is_left_alone(
-    agent: Agent,
-) -> None:
-    limits = limits_of(agent, host_lines=13 * LINES)
-    games = [await started(agent) for _ in range(3)]
-    await printed(limits, agent, *games, lines=4, seconds=30)
-    agent.clock.jump(-3600)
-    await printed(limits, agent, *games, lines=4, seconds=2 * TOLERATED_SECONDS)
+    await printed(limits, agent, *games, lines=lines, seconds=2 * TOLERATED_SECONDS)
     assert samples(agent)
     assert not limits.warnings
     assert live(agent, games) == 3

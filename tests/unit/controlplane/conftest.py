@@ -7,8 +7,11 @@ import pytest
 
 from controlplane.pki.issuer import Issuer
 from controlplane.storage.engine.store import Store
+from tests.support.controlplane.fixtures import counted_jobs
 from tests.support.controlplane.transactions import run_sql
 from tiltyard.runtime.clock import SystemClock
+
+__all__ = ["counted_jobs"]
 
 
 @pytest.fixture

@@ -1,17 +1,13 @@
 """A deliverer that runs, and an endpoint."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from controlplane.storage.engine.store import Store
-from controlplane.storage.engine.worker import Worker
 from tests.support.controlplane.transactions import run_sql
-from tests.support.fake_clock import count_as_work
 from tests.unit.controlplane.webhooks.delivering import Delivering
 from tests.unit.controlplane.webhooks.raw_endpoint import Endpoint
 
@@ -25,19 +21,6 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 @pytest.fixture
 def endpoint(stack: AsyncExitStack) -> Endpoint:
     return Endpoint(stack)
-
-
-@pytest.fixture(autouse=True)
-def counted_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the clock wait for the threads of the database."""
-    send = Worker.send
-
-    def counted(worker: Worker, *job: Any, **named: Any) -> asyncio.Future[Any]:
-        future = send(worker, *job, **named)
-        count_as_work(future)
-        return future
-
-    monkeypatch.setattr(Worker, "send", counted)
 
 
 @pytest.fixture

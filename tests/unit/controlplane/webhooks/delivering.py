@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ParamSpec
 
 from controlplane.domain.access.audit import ITSELF, Actor
 from controlplane.domain.events.accounts import TokenRevoked
@@ -18,7 +18,7 @@ from controlplane.domain.webhooks.webhook import Webhook
 from controlplane.events.event_log import EventLog
 from controlplane.metrics.webhooks import WebhookMetrics
 from controlplane.registries.vault import Vault
-from controlplane.storage.engine.database import Database
+from controlplane.storage.engine.database import Database, Transaction
 from controlplane.storage.engine.store import Store
 from controlplane.storage.tables.webhooks import webhooks
 from controlplane.storage.tables.webhooks.attempts import find_attempts
@@ -28,6 +28,8 @@ from controlplane.webhooks.deliverer import Deliverer
 from controlplane.webhooks.secrets import WebhookSecrets
 from controlplane.webhooks.sender import Sender
 from tests.support.fake_clock import FakeClock, until_idle
+
+_P = ParamSpec("_P")
 
 ACTOR = Actor("ab")
 NO_JITTER = 0.0
@@ -165,8 +167,7 @@ class Delivering:
         values: dict[str, Any] = {"kinds": ("token.*",), **fields}
         webhook = Webhook(f"w{self._made}", account, url, self.clock.time(), **values)
         _, sealed = await self.secrets.new(account, webhook.id)
-        await self.store.run(webhooks.create, webhook, sealed, actor=ACTOR)
-        await until_idle()
+        await self.run(webhooks.create, webhook, sealed, actor=ACTOR)
         return webhook
 
     async def cause(self, *names: str, account: str = "alice") -> None:
@@ -177,7 +178,13 @@ class Delivering:
                 db.append(TokenRevoked(account, name, ITSELF, now, revoked_with=name))
 
         now = self.clock.time()
-        await self.store.run(transaction)
+        await self.run(transaction)
+
+    async def run(
+        self, transaction: Transaction[_P, object], *args: _P.args, **kwargs: _P.kwargs
+    ) -> None:
+        """Run a transaction, and wait until the deliverer has done what it causes."""
+        await self.store.run(transaction, *args, **kwargs)
         await until_idle()
 
     async def state(self, webhook: Webhook) -> WebhookState:

@@ -23,7 +23,7 @@ ALL: tuple[str, ...] = ()
 async def remove_all(delivering: Delivering) -> None:
     """Remove the events so far, as retention does."""
     later = delivering.clock.time() + 1
-    await delivering.store.run(remove_old, 0, before=later, now=later)
+    await delivering.run(remove_old, 0, before=later, now=later)
 
 
 async def newest(delivering: Delivering) -> Position:
@@ -93,8 +93,7 @@ async def cause_players(delivering: Delivering, *players: str) -> None:
     """Append an event of players of a session."""
     subject = SessionSubject("alice", "m", "game", "v1", "local", "{}")
     event = PlayersJoined(*subject.named(ITSELF, delivering.clock.time()), players=players)
-    await delivering.store.run(lambda db: db.append(event))
-    await until_idle()
+    await delivering.run(lambda db: db.append(event))
 
 
 async def test_webhook_has_players_only_if_its_filter_names_them(delivering: Delivering) -> None:
@@ -127,7 +126,7 @@ async def test_failed_event_is_sent_again_after_later_ones_were_removed(
     await delivering.cause("a")
     await cause_players(delivering, "ann")
     await delivering.stop()
-    await delivering.store.run(remove_of_players, delivering.clock.time() + 1)
+    await delivering.run(remove_of_players, delivering.clock.time() + 1)
     await delivering.start()
     await delivering.clock.advance(DELAYS[0])
     assert delivering.sender.objects(URL)[:2] == ["a", "a"]
@@ -142,7 +141,7 @@ async def test_webhook_of_a_restored_database_goes_on_in_its_new_epoch(
     before = await newest(delivering)
     await delivering.stop()
     await delivering.cause("b")  # not delivered before the backup
-    await delivering.store.run(begin_epoch, delivering.clock.time())
+    await delivering.run(begin_epoch, delivering.clock.time())
     await delivering.start()
     gap = {"from": f"1-{before.number + 1}", "to": None, "cause": "restored"}
     assert await delivering.events("webhook.gap") == [gap]
@@ -223,13 +222,12 @@ async def test_replay_delivers_again_and_skips(delivering: Delivering) -> None:
     key = (webhook.account, webhook.id)
     now = delivering.clock.time()
     first = Position(end.epoch, end.number - 1)
-    await delivering.store.run(webhooks.replay, key, first, actor=ACTOR, now=now)
-    await until_idle()
+    await delivering.run(webhooks.replay, key, first, actor=ACTOR, now=now)
     assert delivering.sender.objects(URL) == ["a", "b", "c", "b", "c"]
     delivering.sender.gates[URL] = gate
     await delivering.cause("d", "e", "f")
     last = await newest(delivering)
-    await delivering.store.run(webhooks.replay, key, last, actor=ACTOR, now=now)
+    await delivering.run(webhooks.replay, key, last, actor=ACTOR, now=now)
     delivering.sender.gates.clear()
     gate.set()
     await until_idle()
@@ -249,7 +247,7 @@ async def test_delivery_from_before_a_replay_does_not_move_the_position(
         webhooks.replay(db, key, first, actor=ACTOR, now=delivering.clock.time())
 
     await delivering.stop()
-    await delivering.store.run(as_if_recorded_later)
+    await delivering.run(as_if_recorded_later)
     state = await delivering.state(webhook)
     assert state.position == Position(end.epoch, end.number - 2)
     assert state.webhook.generation == webhook.generation + 1

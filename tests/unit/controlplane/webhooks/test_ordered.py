@@ -81,8 +81,7 @@ async def test_410_disables_and_the_event_is_kept(delivering: Delivering) -> Non
 
 async def enable(delivering: Delivering, webhook: Webhook) -> None:
     now = delivering.clock.time()
-    await delivering.store.run(webhooks.change, webhook, actor=ACTOR, now=now)
-    await until_idle()
+    await delivering.run(webhooks.change, webhook, actor=ACTOR, now=now)
 
 
 async def test_endpoint_that_fails_for_five_days_is_disabled(delivering: Delivering) -> None:
@@ -190,8 +189,7 @@ async def test_change_to_the_same_values_attempts_the_event_that_fails(
     await delivering.cause("a")
     await delivering.clock.advance(10.0)
     now = delivering.clock.time()
-    await delivering.store.run(webhooks.change, webhook, actor=ACTOR, now=now)
-    await until_idle()
+    await delivering.run(webhooks.change, webhook, actor=ACTOR, now=now)
     assert delivering.sender.objects(URL) == ["a", "a", "a"]
     assert await delivering.events("webhook.changed") == []
 
@@ -211,8 +209,7 @@ async def test_removal_ends_the_attempt_that_is_under_way(delivering: Delivering
     await delivering.cause("a")
     assert delivering.sender.under_way == 1
     key = (webhook.account, webhook.id)
-    await delivering.store.run(webhooks.remove, key, actor=ACTOR, now=delivering.clock.time())
-    await until_idle()
+    await delivering.run(webhooks.remove, key, actor=ACTOR, now=delivering.clock.time())
     assert delivering.sender.under_way == 0
     assert delivering.deliverer.states() == {"enabled": 0, "failing": 0, "disabled": 0}
 
@@ -235,14 +232,13 @@ async def test_webhook_without_its_key_fails_until_its_secret_is_rotated(
     now = delivering.clock.time()
     rotate = webhooks.rotate
     for _ in range(2):  # the former one is unusable, too
-        await delivering.store.run(rotate, key, sealed, until=now + 60, actor=ACTOR, now=now)
+        await delivering.run(rotate, key, sealed, until=now + 60, actor=ACTOR, now=now)
     await delivering.cause("a")
     [attempt] = await delivering.attempts(webhook)
     assert attempt.answer.outcome is Outcome.UNSIGNED
     assert delivering.sender.sent == []
     _, sealed = await delivering.secrets.new(webhook.account, webhook.id)
-    await delivering.store.run(rotate, key, sealed, until=now + 60, actor=ACTOR, now=now)
-    await until_idle()
+    await delivering.run(rotate, key, sealed, until=now + 60, actor=ACTOR, now=now)
     assert delivering.sender.objects(URL) == ["a"]
 
 

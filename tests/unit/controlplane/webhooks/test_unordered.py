@@ -134,7 +134,7 @@ async def test_failed_events_are_delivered_first_once_the_webhook_is_ordered(
     delivering.sender.gates.clear()
     now = delivering.clock.time()
     changed = replace(webhook, ordered=True)
-    await delivering.store.run(webhooks.change, changed, actor=ACTOR, now=now)
+    await delivering.run(webhooks.change, changed, actor=ACTOR, now=now)
     await delivering.cause("d")
     assert delivering.sender.objects(URL)[3:] == ["a", "b", "d"]
 
@@ -150,7 +150,7 @@ async def test_failed_events_that_a_new_filter_excludes_are_not_delivered(
     sent = len(delivering.sender.sent)
     now = delivering.clock.time()
     changed = replace(webhook, kinds=("session.*",))
-    await delivering.store.run(webhooks.change, changed, actor=ACTOR, now=now)
+    await delivering.run(webhooks.change, changed, actor=ACTOR, now=now)
     await delivering.clock.advance(FAILING_FOR)
     assert delivering.sender.sent[sent:] == []
     assert (await delivering.state(webhook)).failed == 0
@@ -168,7 +168,7 @@ async def test_failed_events_that_a_new_filter_includes_are_delivered(
     now = delivering.clock.time()
     kinds = tuple({message.kind for message in delivering.sender.sent})
     changed = replace(webhook, kinds=kinds)
-    await delivering.store.run(webhooks.change, changed, actor=ACTOR, now=now)
+    await delivering.run(webhooks.change, changed, actor=ACTOR, now=now)
     await delivering.clock.advance(DELAYS[0])
     assert delivering.sender.objects(URL)[sent:] == ["a", "b"]
 

@@ -7,8 +7,8 @@ from controlplane.domain.hosts.contract import TicketContents
 from controlplane.fleet.host.reports import Reports
 from controlplane.storage.engine.store import Store
 from controlplane.storage.engine.worker import queue_as
+from tests.support.controlplane.system import eventually
 from tests.support.controlplane.transactions import blocked
-from tests.support.fake_clock import until_idle
 from tests.unit.controlplane.fleet.host.test_state import SESSION
 from tests.unit.controlplane.storage.tables.sessions.test_claims import rows
 
@@ -29,9 +29,9 @@ async def test_answer_of_a_start_is_not_written_over_a_later_report(store: Store
 
     async with blocked(store.run):
         answered = asyncio.create_task(answer_start())
-        await until_idle()
+        await eventually(lambda: store._writer.waiting() == 4)
         later = replace(answer, ready_time=50.0)
         watched = asyncio.create_task(reports.write("h", (later,), NOW))
-        await until_idle()
+        await eventually(lambda: store._writer.waiting() == 5)
     await asyncio.gather(answered, watched)
     assert await rows(store, "SELECT ready_ms FROM session") == [(50_000,)]

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.settings.model import AgentConfig, Config
 from controlplane.settings.registries import RegistryConfig
+from tests.support.controlplane.background import has_its_images
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.system import (
     APPLICATION,
@@ -206,7 +207,7 @@ async def test_running_sessions_keep_what_they_started_with(system: Places) -> N
     assert await system.read("/session/old") == before
     assert_error(await system.start(), 404)
     assert (await system.edit(regions=["local"])).status == 204
-    await eventually(system.has_its_images)
+    await eventually(lambda: has_its_images(system.control_plane))
     await system.catches_up()
     await system.pulled(system.agent, image)  # it may have been removed meanwhile
     assert (await system.start(id="new")).json["ports"] == []
@@ -269,7 +270,7 @@ async def test_an_unneeded_pull_is_cancelled(system: Places) -> None:
     await system.edit(regions=["local", "elsewhere"])
     await waits.reached.wait()
     await system.edit(regions=["local"])
-    await eventually(system.has_its_images)
+    await eventually(lambda: has_its_images(system.control_plane))
     there.before_pull = None
     await system.edit(regions=["local", "elsewhere"])
     await system.pulled(there, image)

@@ -63,6 +63,12 @@ class Draining(System):
 pytestmark = pytest.mark.system(kind=Draining, application={})
 
 
+@pytest.fixture(autouse=True)
+def awaited_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a drain wait for the answer of its host."""
+    monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
+
+
 async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -> None:
     assert (await system.start(id="x")).status == 201
     before = to_ms(system.control_plane.clock.time())

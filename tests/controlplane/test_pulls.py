@@ -11,6 +11,7 @@ from controlplane.domain.access.callers import Caller
 from controlplane.domain.access.tokens import ACCOUNT_SCOPES
 from controlplane.storage.tables.applications.tags import enable_tag
 from tests.support.controlplane.agent_scripts import refuse, refusing
+from tests.support.controlplane.background import has_its_images
 from tests.support.controlplane.system import (
     System,
     assert_error,
@@ -234,7 +235,7 @@ async def test_retries_image_comparison_after_database_error(
 ) -> None:
     image = await system.make_application()
     # A pull under way would compare again by itself.
-    await eventually(system.has_its_images)
+    await eventually(lambda: has_its_images(system.control_plane))
     another = image.partition("@")[0] + "@sha256:" + "a" * 64
     await system.rows(f"UPDATE tag SET image = '{another}'")
     await system.rows("ALTER TABLE tag RENAME TO hidden")

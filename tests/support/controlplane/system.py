@@ -20,6 +20,7 @@ from controlplane.storage.engine.changes import Change, Topic
 from controlplane.storage.engine.database import Database
 from controlplane.storage.engine.sqlite import SqliteDatabase
 from tests.faults.ledger import ledger
+from tests.support.controlplane.background import is_at_rest
 from tests.support.controlplane.fake_agent import FakeAgent
 from tests.support.controlplane.fake_registry import FakeRegistry
 from tests.support.controlplane.initial_states import initialise
@@ -161,6 +162,7 @@ class System(Parts):
                 "enrol_listen": "",
                 "metrics_listen": "",
                 "latency_interval": 0.0,  # the agents have no such addresses
+                "start_timeout": PATIENCE,
                 **self.settings,
             },
         )
@@ -197,7 +199,7 @@ class System(Parts):
         if self._serving.done():
             listening.cancel()
             await self._serving
-        await eventually(lambda: self.control_plane.fleet.ready)
+        await eventually(lambda: is_at_rest(self.control_plane))
 
     async def stop_serving(self) -> None:
         """Stop the control plane as SIGTERM does."""
@@ -272,6 +274,7 @@ class System(Parts):
         (await self.enable_tag(tag, name, account)).expect(204)
         pulling = self.agents if pulled_by is None else pulled_by
         await eventually(lambda: all(self.has(agent.name, image) for agent in pulling))
+        await eventually(lambda: is_at_rest(self.control_plane))
         return image
 
     async def enable_tag(
@@ -310,10 +313,6 @@ class System(Parts):
             and link.state.report is not None
             and image in link.state.report.images
         )
-
-    def has_its_images(self) -> bool:
-        """Return whether every host had the desired images at the last comparison."""
-        return all(host.images.idle for host in self.control_plane.fleet.hosts)
 
     async def add_agent(self, name: str) -> None:
         """Add an undeclared agent that never reports."""

@@ -17,12 +17,12 @@ async def can_start(system: System, name: str) -> bool:
     return (await system.start(id=name, ports=PINS)).status == 201
 
 
-@pytest.mark.system(start_timeout=4.0, application={})
+@pytest.mark.system(start_timeout=10.0, application={})
 async def test_a_start_whose_answer_is_lost_is_stopped_and_leaves_nothing(system: System) -> None:
     system.agent.after_start = system.agent.hang
     assert "Retry-After" in assert_error(await system.start(id="lost", ports=PINS), 420).headers
     await system.nothing_is_left()
-    assert system.agent.stopped == [system.agent.started[0].internal_id]
+    assert set(system.agent.stopped) == {system.agent.started[0].internal_id}
     assert system.agent.sessions == {}
     assert_error(await system.call("GET", "/session/lost"), 404)
     system.agent.after_start = None
@@ -123,7 +123,7 @@ async def test_an_unresponsive_host_is_unreachable_and_its_stop_remembered(syste
     assert_error(await system.call("GET", "/logs?id=s"), 503)
     await system.agent.restart()
     await system.becomes("s", "exited")
-    assert len(system.agent.stopped) == 1
+    assert len(set(system.agent.stopped)) == 1  # A stop is repeated until it is answered
 
 
 async def test_a_drained_host_is_lack_of_capacity_and_not_of_the_tag(system: System) -> None:

@@ -10,9 +10,15 @@ from aiohttp import ClientError, ClientResponse
 
 from controlplane.storage.tables.access import tokens
 from tests.controlplane.test_api_streams import following
-from tests.support.controlplane.system import Answer, System, assert_error, eventually, token_id
+from tests.support.controlplane.system import (
+    PATIENCE,
+    Answer,
+    System,
+    assert_error,
+    eventually,
+    token_id,
+)
 from tests.support.controlplane.transactions import Go, blocked, intercept
-from tests.support.fake_clock import FakeClock
 from tests.support.hold import Hold
 from tiltyard.runtime.clock import to_ms
 
@@ -252,9 +258,14 @@ async def test_a_stream_ends_when_its_token_expires(playing: System) -> None:
     token = await made(
         playing, account="alice", name="hour", scopes=["logs:read"], expires_after="1h"
     )
-    (expires,) = [t["expires"] for t in await listed(playing) if t["name"] == "hour"]
-    playing.control_plane.services.streams.clock = FakeClock(expires / 1000 - 1)
+    loop = asyncio.get_running_loop()
+    streams = playing.control_plane.services.streams
     async with following(playing, token) as response, following(playing, lasting) as other:
+        ends = {stream.token_id: stream.timeout for stream in streams._open}
+        assert ends[token_id(lasting)].when() is None
+        left = (ends[token_id(token)].when() or 0.0) - loop.time()
+        assert 3600 - PATIENCE < left <= 3600
+        ends[token_id(token)].reschedule(loop.time())  # As if they had passed
         await broken_off(response)
         assert is_open(other)
         assert count(playing) == 1

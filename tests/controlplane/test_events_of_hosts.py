@@ -85,6 +85,7 @@ async def test_sessions_learn_of_a_drain_and_its_host_that_it_is_empty(system: S
 async def test_host_is_not_empty_while_a_claim_is_under_way(system: System) -> None:
     """The claim began before the drain, which its host accepts first."""
     await keep(system, size=1)
+    system.agent.before_order = ending_standbys = Hold()
     start, claiming = await system.held_start("before_claim", id="x")
     await drain(system)
     await system.has_reported("a0", draining=True)
@@ -92,6 +93,7 @@ async def test_host_is_not_empty_while_a_claim_is_under_way(system: System) -> N
     assert await system.events("agent.empty", "object") == []
     claiming.set()
     (await start).expect(201)
+    ending_standbys.set()
     await disk_is_full(system, full=False)
     assert await system.events("agent.empty", "object") == []
     (session,) = system.agent.live

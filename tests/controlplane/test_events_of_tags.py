@@ -12,6 +12,7 @@ from tests.controlplane.tag_events import attempts, become, data_of, make_other,
 from tests.support.controlplane.agent_scripts import refusing
 from tests.support.controlplane.system import System, eventually_equals
 from tests.support.controlplane.transactions import Go, fail_once, intercept
+from tests.support.hold import Hold
 
 pytestmark = [pytest.mark.system(agents=2), pytest.mark.usefixtures("quick_pulls")]
 
@@ -208,10 +209,12 @@ async def test_tag_that_is_withdrawn_before_the_event_is_written_has_none(
     system: System,
 ) -> None:
     await system.make_application(tag=None, tagKeep=1)
-    for agent in system.agents:
-        agent.during_pull = agent.hang
+    pulls = [Hold() for _ in system.agents]
+    for agent, pull in zip(system.agents, pulls, strict=True):
+        agent.during_pull = pull
     await system.enable("v1", pulled_by=())
-    for agent in system.agents:
+    for agent, pull in zip(system.agents, pulls, strict=True):
+        await pull.reached.wait()
         agent.during_pull = None
     await system.enable("v2")
     await become(system, enabled=2, pulled=2, available=1, withdrawn=1)

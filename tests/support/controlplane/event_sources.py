@@ -20,8 +20,10 @@ from tests.support.controlplane.system import System
 NAMES = ("session.starting", "stream.open", "stream.end", "stream.gap")
 
 FOLLOW = """
+let last = Promise.resolve();
 function report(what) {
-  return fetch(base + "/seen", {method: "POST", body: JSON.stringify(what)});
+  return last = last.then(() =>
+    fetch(base + "/seen", {method: "POST", body: JSON.stringify(what)}));
 }
 const source = new EventSource(base + "/event?kind=session.*");
 for (const name of NAMES) {

@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tests.support.controlplane.system import PATIENCE
+from tests.support.harness import free_port
 
 NGINX = """
 daemon off;
@@ -53,7 +53,7 @@ async def proxy(
     `quiet`: seconds after which it cuts a stream without data, by default those of the package.
     `checks`: HAProxy asks with OPTIONS whether the API is there.
     """
-    port = _free_port()
+    port = free_port()
     settings = folder / f"{kind}.conf"
     if kind == "nginx":
         cut = "" if quiet is None else f"proxy_read_timeout {quiet:g}s;"
@@ -74,12 +74,6 @@ async def proxy(
     finally:
         process.kill()
         await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 async def _accepts(port: int) -> None:

@@ -11,7 +11,7 @@ from tests.demo_game import TCP_PORT, UDP_PORT, Image, compiled
 from tests.demo_game.player import tcp_greeting, udp_round_trip
 from tests.docker.stack import Stack, a_stack, environment_of, eventually, play_round
 from tests.docker.test_prepared import until_kept
-from tests.docker.test_readiness import SOURCE, container_of, until_said
+from tests.docker.test_readiness import SOURCE, container_of, until_late, until_said
 from tests.support.deployment import APPLICATION
 from tests.support.pushed_image import push_image
 
@@ -78,10 +78,10 @@ def test_game_is_reached_at_the_port_that_it_binds(stack: Stack) -> None:
 
 
 def test_game_that_binds_the_named_port_is_not_ready(stack: Stack) -> None:
-    answer = stack.try_to_start({"Prefer": "wait=ready; wait=1"}, image="same")
-    details = answer.expect(504).json()["details"]
+    end = f"not bound; udp/{UDP_PORT}, tcp/{TCP_PORT} were"
+    details = until_late(stack, end, image="same")
     assert f"udp/{UDP_PORT} (host port " in details
-    assert details.endswith(f"not bound; udp/{UDP_PORT}, tcp/{TCP_PORT} were")
+    assert details.endswith(end)
 
 
 def test_restarted_game_keeps_its_ports(stack: Stack) -> None:

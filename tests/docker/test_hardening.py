@@ -353,14 +353,15 @@ def _count(current: Path) -> int:
         return 0
 
 
-def test_f30_children_that_nobody_waits_for_are_buried(prison: Prison) -> None:
-    session = prison.held("orphans", str(2 * PIDS_LIMIT))
-    prison.observed(session)
-    current = prison.cgroup(session, "pids/pids.current", "pids.current")
-    eventually(lambda: current.read_text() == "2\n", "init and the program are left")
-    prison.agent.end(session)
-    assert prison.agent.session(session).exit_code == 143
-    prison.agent.assert_survived()
+def test_f30_children_that_nobody_waits_for_are_buried(machine: Machine, build: Build) -> None:
+    with KilledAgent(machine, ports=2, first=FIRST + 100) as agent:
+        prison = Prison(agent, build)
+        session = prison.held("orphans", str(2 * PIDS_LIMIT))
+        prison.observed(session)
+        current = prison.cgroup(session, "pids/pids.current", "pids.current")
+        eventually(lambda: current.read_text() == "2\n", "init and the program are left")
+        agent.end(session)
+        assert agent.session(session).exit_code == 143
 
 
 def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
@@ -388,7 +389,7 @@ def test_settings_of_an_image_do_not_weaken_isolation(prison: Prison) -> None:
 
 def test_image_volume_is_removed_with_its_container(prison: Prison) -> None:
     volumes = prison.agent.machine.client.volumes
-    assert volumes.list() == []
+    eventually(lambda: volumes.list() == [], "those of earlier sessions are removed")
     session = prison.held(
         "list",
         "/data",

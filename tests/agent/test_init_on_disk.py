@@ -16,6 +16,7 @@ from tests.support.agent.served import WholeAgent
 from tests.support.fake_engine import FakeEngine
 
 OTHER = "1" * 64  # Of an older agent
+UNUSED = "2" * 64  # Of another one, without a container
 
 
 def _agent(tmp_path: Path) -> WholeAgent:
@@ -50,13 +51,14 @@ async def test_init_of_an_older_agent_stays_as_long_as_a_container_uses_it(
         await until(lambda: agent.daemon.sessions.reconciled)
         agent_id = (tmp_path / "a" / "agent_id").read_text().strip()
     path = tmp_path / "a" / "init" / OTHER
-    await asyncio.to_thread(path.write_bytes, b"older")
+    for program in (path, path.with_name(UNUSED)):
+        await asyncio.to_thread(program.write_bytes, b"older")
     if is_used:
         left = a_container_spec(internal_id=an_id(), agent_id=agent_id, init=str(path))
         await agent.engine.create(left)
     async with agent:
         await _start(agent)
-        assert path.exists() is is_used
+        await until(lambda: not path.with_name(UNUSED).exists())  # a thread removes it
     kept = {init_program().sha256} | ({OTHER} if is_used else set())
     assert {found.name for found in path.parent.iterdir()} == kept
 

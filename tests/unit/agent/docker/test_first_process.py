@@ -148,8 +148,11 @@ class TestHandOver:
         assert os.read(reader, 1) == b""
         os.close(reader)
 
-    async def test_without_a_reader_fails(self, init: RealInit, tmp_path: Path) -> None:
+    async def test_without_a_reader_fails(
+        self, init: RealInit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The channel is that of another container."""
+        monkeypatch.setattr(first_process, "EXECUTED_SECONDS", 0.001)
         other = tmp_path / "other"
         await asyncio.to_thread(make_channel, other)
         with pytest.raises(HandOverFailedError, match="it did not read all of it"):

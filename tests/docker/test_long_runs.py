@@ -180,11 +180,12 @@ def test_f48_a_watchdog_starts_a_blocked_agent_again_and_no_session_notices(
         before = agent.processes()
         agent.settings["failpoint"] = "start.waiting:block"  # a step of each start
         with Supervisor(agent, WATCHDOG) as supervisor:
-            for bites in range(1, rounds(1, 5) + 1):
+            for _ in range(rounds(1, 5)):
+                bites = supervisor.restarts  # a busy agent may be bitten once more
                 with pytest.raises(grpc.RpcError) as killed:
                     agent.play()
                 assert killed.value.code() is grpc.StatusCode.UNAVAILABLE
-                eventually(lambda bites=bites: supervisor.restarts == bites, "it serves again")  # type: ignore[misc]
+                eventually(lambda bites=bites: supervisor.restarts > bites, "it serves again")  # type: ignore[misc]
                 eventually(lambda: agent.processes() == before, "nothing is left of the third")
         assert supervisor.notifications[:2] == ["READY=1", "WATCHDOG=1"]
         agent.assert_undisturbed(before, *sessions)

@@ -13,6 +13,7 @@ from agent.logs.sealed import DROPPED
 from tests.demo_game import Image
 from tests.docker.stack import Stack, a_stack, eventually, play_round
 from tests.docker.test_sessions import numbered
+from tests.faults.real_host import SEAL_PATIENCE
 from tests.faults.records import recorded_sessions
 from tests.support.private_engine import small_disk
 
@@ -154,7 +155,7 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
         readers = [threading.Thread(target=drain, args=(stack, loud["id"])) for _ in range(2)]
         for reader in readers:
             reader.start()
-        with stack.client.stream("/logs", id=quiet["id"], follow="true", timeout=10) as log:
+        with stack.client.stream("/logs", id=quiet["id"], follow="true") as log:
             read_numbers: list[int] = []
             while len(read_numbers) < 600 or written(process) < 2 * LOG_BYTES:
                 read_numbers += numbered(log.readline())
@@ -167,7 +168,7 @@ def test_f31_a_flood_leaves_the_agent_small_and_others_alone(stack: Stack) -> No
     assert int(fields["VmHWM"].split()[0]) < 300 * 1024
     assert int(fields["Threads"]) < 60
     stack.end(quiet["id"])
-    eventually(lambda: sealed(stack) == [True, True], "both are sealed")
+    eventually(lambda: sealed(stack) == [True, True], "both are sealed", patience=SEAL_PATIENCE)
     for container in stack.containers().values():
         container.remove()
     # The agent serves the sealed log once the record that says so is flushed.

@@ -31,7 +31,7 @@ from tiltyard.agent.v1 import agent_pb2_grpc
 from tiltyard.agent.wire import STATES
 
 _PATIENCE = 30.0  # Seconds in which whatever was broken has come to rest
-_SEAL_PATIENCE = 120.0  # Seconds in which 64 MiB of a flood are read from the engine and sealed
+SEAL_PATIENCE = 120.0  # Seconds in which 64 MiB of a flood are read from the engine and sealed
 _STATES = {number: state for state, number in STATES.items()}
 
 Traces = Mapping[str, frozenset[str]]
@@ -93,7 +93,7 @@ class RealHost:
             for session in listed(stub, live_only=True):
                 stop = pb.StopSessionRequest(internal_id=session.internal_id)
                 stub.StopSession(stop, timeout=_PATIENCE)
-            until_right(lambda: self._wrong_after_the_end(stub), _SEAL_PATIENCE)
+            until_right(lambda: self._wrong_after_the_end(stub), SEAL_PATIENCE)
             ended = self.sessions()
             assert invariants.doubled(ended) == []
             self._check_logs(stub, [each for each in ended if each.log_sealed])

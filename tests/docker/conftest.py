@@ -28,6 +28,13 @@ def shared_stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
+def patient_stack(docker_engine: Path, demo_image: Image) -> Iterator[Stack]:
+    """A shared stack whose games may take long to end by the signal of a stop."""
+    with a_stack(docker_engine, demo_image, stop_grace=60) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     with a_machine() as machine:
         yield machine

@@ -73,43 +73,47 @@ def test_image_that_gives_its_files_away_and_becomes_a_user(
 
 
 @pytest.mark.parametrize(
-    ("entries", "command", "signal", "exit_code"),
+    ("hosts", "entries", "command", "signal", "exit_code"),
     [
         # Once it has stopped all, runit would power the machine off, which no container may.
-        pytest.param(RUNIT, ["/sbin/runit"], "SIGCONT", 137, marks=pytest.mark.slow),
-        (S6, ["/usr/bin/s6-svscan", "/service"], "SIGTERM", 0),
+        pytest.param(
+            "shared_stack", RUNIT, ["/sbin/runit"], "SIGCONT", 137, marks=pytest.mark.slow
+        ),
+        ("patient_stack", S6, ["/usr/bin/s6-svscan", "/service"], "SIGTERM", 0),
     ],
     ids=["runit", "s6"],
 )
 def test_init_of_an_image_is_process_1(
-    shared_stack: Stack,
+    request: pytest.FixtureRequest,
     registry: Registry,
+    hosts: str,
     entries: Sequence[Entry],
     command: list[str],
     signal: str,
     exit_code: int,
 ) -> None:
+    stack: Stack = request.getfixturevalue(hosts)
     name = Path(command[0]).name
     path = {"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
     push(registry, name, entries, Entrypoint=command, StopSignal=signal, **path)
-    shared_stack.make_game(name, repository=name, init="image")
-    made = shared_stack.try_to_start(READY, image=name, restart=True).expect(201).json()
-    assert first(shared_stack)[1] == name
+    stack.make_game(name, repository=name, init="image")
+    made = stack.try_to_start(READY, image=name, restart=True).expect(201).json()
+    assert first(stack)[1] == name
     play_round(made)
 
-    pid = first(shared_stack)[0]
-    shared_stack.restart_agent()
-    os.kill(game(shared_stack), SIGKILL)  # its supervisor starts it again
-    eventually(lambda: game(shared_stack) != 0, "the game runs again")
+    pid = first(stack)[0]
+    stack.restart_agent()
+    os.kill(game(stack), SIGKILL)  # its supervisor starts it again
+    eventually(lambda: game(stack) != 0, "the game runs again")
     play_round(made)
-    assert first(shared_stack)[0] == pid
+    assert first(stack)[0] == pid
 
     os.kill(pid, SIGKILL)
-    eventually(lambda: first(shared_stack)[0] not in {pid, 0}, "the session has restarted")
-    eventually(lambda: first(shared_stack)[1] == name, "its init runs again")
+    eventually(lambda: first(stack)[0] not in {pid, 0}, "the session has restarted")
+    eventually(lambda: first(stack)[1] == name, "its init runs again")
     play_round(made)
-    shared_stack.end(made["id"])
-    report = shared_stack.report(made["id"])
+    stack.end(made["id"])
+    report = stack.report(made["id"])
     assert report["restartCount"] == 1
     assert report["failedRuns"][0]["exitCode"] == 137
     assert report["end_reason"] == "stopped"

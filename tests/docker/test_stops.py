@@ -16,10 +16,22 @@ SAVED = "SIGTERM: saving"
 
 
 @pytest.fixture(scope="module")
-def scripted(shared_stack: Stack, registry: Registry) -> Stack:
-    """An application `scripted` whose arguments are a script for a shell beside the game."""
+def scripted_image(registry: Registry) -> None:
+    """An image `scripted` whose arguments are a script for a shell beside the game."""
     config = {"Entrypoint": [SHELL, "-c"]}
     push_image(registry.address, "scripted", entries=programs(SHELL), config=config)
+
+
+@pytest.fixture(scope="module")
+def scripted(patient_stack: Stack, scripted_image: None) -> Stack:
+    """An application of the image `scripted`."""
+    patient_stack.make_game("scripted", repository="scripted")
+    return patient_stack
+
+
+@pytest.fixture(scope="module")
+def impatient(shared_stack: Stack, scripted_image: None) -> Stack:
+    """The same with a short grace period."""
     shared_stack.make_game("scripted", repository="scripted")
     return shared_stack
 
@@ -49,7 +61,9 @@ def test_stop_reaches_the_game_behind_each_kind_of_start_script(scripted: Stack)
         assert report["end_reason"] == "stopped"
 
 
-def test_report_says_how_a_game_was_stopped(scripted: Stack, registry: Registry) -> None:
+def test_report_says_how_a_game_was_stopped(
+    scripted: Stack, impatient: Stack, registry: Registry
+) -> None:
     config = {"Entrypoint": [SHELL, "-c"], "StopSignal": "SIGINT"}
     push_image(registry.address, "interrupted", entries=programs(SHELL), config=config)
     scripted.make_game("interrupted", repository="interrupted")
@@ -59,7 +73,7 @@ def test_report_says_how_a_game_was_stopped(scripted: Stack, registry: Registry)
         assert log.readline() == b"up\n"
     scripted.end(made["id"])
     asked = scripted.report(made["id"])
-    forced = stopped(scripted, "/game --ignore-sigterm & wait")
+    forced = stopped(impatient, "/game --ignore-sigterm & wait")
     assert asked["exitCode"] == 8
     assert asked["stopSignal"] == "SIGINT"
     assert asked["signalDelivered"] is True

@@ -125,20 +125,26 @@ def test_rejects_invalid_settings_like_every_command(tmp_path: Path) -> None:
 async def test_hung_engine_does_not_block(
     tmp_path: Path, engine_socket: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "ANSWER_SECONDS", 0.1)
     engine_socket.answer("GET /version", engine_socket.hang)
-    facts = await asyncio.to_thread(gather, config_of(tmp_path))
+    for seconds in (0.1, 1.0, 10.0):  # a busy machine is slow to read the rest
+        monkeypatch.setattr(gathering, "ANSWER_SECONDS", seconds)
+        facts = await asyncio.to_thread(gather, config_of(tmp_path))
+        if isinstance(facts.kernel, KernelFacts):
+            break
     engine_socket.let_go()
-    assert facts.engine == Unknown("no answer within 0.1 s")
+    assert facts.engine == Unknown(f"no answer within {seconds:g} s")
     assert isinstance(facts.kernel, KernelFacts)
 
 
 def test_hung_disk_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fixed = threading.Event()
     monkeypatch.setattr(gathering, "disk_facts", lambda _: fixed.wait())
-    facts = gather(config_of(tmp_path), seconds=3)
+    for seconds in (1, 3, 10, 30):  # a busy machine is slow to read the rest
+        facts = gather(config_of(tmp_path), seconds=seconds)
+        if isinstance(facts.kernel, KernelFacts):
+            break
     fixed.set()
-    assert facts.state_disk == Unknown("no answer within 3 s")
+    assert facts.state_disk == Unknown(f"no answer within {seconds} s")
     assert isinstance(facts.kernel, KernelFacts)
 
 

@@ -214,7 +214,8 @@ def forget(flows: list[conntrack.Flows]) -> None:
 
 
 @pytest.fixture
-async def flushing() -> Any:
+async def flushing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(conntrack, "WAIT_SECONDS", 60.0)  # threads may wait for a busy machine
     flushing = conntrack.Conntrack()
     yield flushing
     await flushing.close()

@@ -171,6 +171,7 @@ async def test_ports_in_use_are_refused_with_nothing_left(host: Host, pinned: in
         await assert_nothing_is_left(agent)
 
 
+@mock.patch("agent.sessions.starting.START_WAIT_SECONDS", None)
 async def test_admission_is_atomic_under_fifty_callers(host: Host) -> None:
     async with host(cores=1, start_slots=50) as agent:
         starts = [agent.sessions.start(an_id(), a_spec()) for _ in range(50)]

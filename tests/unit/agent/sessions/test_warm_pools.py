@@ -75,6 +75,7 @@ async def test_standby_that_did_not_fit_is_started_later(host: Host) -> None:
         assert agent.warm_pools.warnings == ()
 
 
+@mock.patch("agent.sessions.starting.START_WAIT_SECONDS", None)
 async def test_standbys_leave_a_quarter_of_the_start_slots_to_sessions(host: Host) -> None:
     async with host(start_slots=12) as agent, kept_full(agent):
         host.engine.hold("start")

@@ -109,6 +109,8 @@ class Site:
 @pytest.fixture
 async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     site = Site(FakeTable(), {LOOPBACK, PUBLIC, BIND})
+    # Threads may wait for a busy machine.
+    monkeypatch.setattr(source_translation, "WAIT_SECONDS", 60.0)
     monkeypatch.setattr(source_translation, "own_addresses", lambda: frozenset(site.own))
     site.begin()
     yield site

@@ -393,8 +393,9 @@ async def test_held_connections_do_not_block_scrapes(agent: Agent, scrape: Scrap
 
 
 async def test_metrics_port_may_be_in_use(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as taken:
+        address = f"127.0.0.1:{port}"
         registry = agent.runtime.metrics.registry
         listener = MetricsListener(address, registry, agent.clock, is_ready=lambda: True)
         async with running(listener.run()):

@@ -142,6 +142,8 @@ def test_without_its_part_a_test_is_skipped_here_and_fails_in_ci(tmp_path: Path)
 
 LEAKS = """
 import agent, asyncio, threading
+from tests.support import leaks
+leaks.THREAD_LOOKS = 20
 left = []
 async def test_a_task():
     left.append(asyncio.create_task(asyncio.sleep(60), name='lost'))

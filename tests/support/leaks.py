@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster
 
-_LOOKS = 200
+THREAD_LOOKS = 3000  # A thread may wait for a slow disk
+_TASK_LOOKS = 200
 _PAUSE = 0.01
 """Number of checks for leftovers, and seconds between them: stalls of the machine do not count."""
 _NOT_OURS = ("_poll_wrapper", "asyncio_", "Dummy-")
@@ -26,7 +27,7 @@ def no_leaked_threads() -> Iterator[None]:
     """Fail a test that leaves a thread behind."""
     before = set(threading.enumerate())
     yield
-    for _ in range(_LOOKS):
+    for _ in range(THREAD_LOOKS):
         if not (left := ours(set(threading.enumerate()) - before)):
             break
         time.sleep(_PAUSE)
@@ -49,7 +50,7 @@ async def _guarded_loop() -> AsyncIterator[None]:
     finally:
         _GUARD.deactivate()
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    for _ in range(_LOOKS):
+    for _ in range(_TASK_LOOKS):
         if not left:
             break
         _, left = await asyncio.wait(left, timeout=_PAUSE)

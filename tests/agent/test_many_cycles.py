@@ -99,5 +99,5 @@ async def test_f47_start_stop_cycles_leave_the_agent_as_it_was(
     grown = resident_bytes(os.getpid()) - memory
     figure("memory grown", f"{grown / 2**20:.1f} MiB")
     assert grown < SPARE_BYTES
-    assert _held(agent) == held
+    assert await _held_at_rest(agent) == held
     await assert_nothing_is_left(agent)

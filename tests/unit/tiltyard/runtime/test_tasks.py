@@ -111,6 +111,8 @@ async def test_close_waits_for_work_whose_caller_was_cancelled() -> None:
 async def test_error_of_work_whose_caller_was_cancelled_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    gc.collect()  # futures of earlier tests
+    caplog.clear()
     threads = Threads(1, "test")
     begun = threading.Event()
     unblocked = threading.Event()

@@ -21,6 +21,7 @@ from agent.domain.errors import ArtifactTooLargeError, EngineTimeoutError, PathN
 from agent.state.record import Records
 from tests.demo_game import Image, compiled
 from tests.docker.stack import Stack, a_stack
+from tests.support.agent.hosts import until
 from tests.support.agent.tars import Entry, folder, read, tar_of
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
@@ -70,8 +71,9 @@ def make(image: tuple[docker.DockerClient, str]) -> Iterator[MakeTree]:
 
 
 class CountingEngine(DockerEngine):
-    """Counts bytes read from archives."""
+    """Counts archives and the bytes read from them."""
 
+    archives = 0
     read_bytes = 0
 
     @contextlib.asynccontextmanager
@@ -81,6 +83,7 @@ class CountingEngine(DockerEngine):
                 self.read_bytes += len(chunk)
                 yield chunk
 
+        self.archives += 1
         async with super().archive(container, path) as chunks:
             yield counted(chunks)
 
@@ -299,6 +302,8 @@ async def test_f10_an_archive_that_hangs_harms_only_its_container(
         await asyncio.to_thread(unread.sendall, ask.encode())
         await asyncio.to_thread(unread.recv, 1)  # from now on the engine holds its lock
         late = asyncio.create_task(fetched(artifacts, hung, "/tree"))
+        await until(lambda: engine.archives == 1)
+        artifacts.timeouts = FetchTimeouts()  # only what hangs has little time
         [quiet] = read(await fetched(artifacts, sound, "/tree/noise"))
         assert quiet.content == b"quiet"
         await engine.remove(sound.name)

@@ -1,5 +1,6 @@
 """The commands of the README and docs/examples, on a real engine."""
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,6 +165,13 @@ def test_a_warm_pool_is_kept_and_removed(stack: Stack, shell: Shell) -> None:
     )
 
 
+def is_executed(container: Any) -> bool:
+    """Whether the game has the variable of the test, which its init has not."""
+    with contextlib.suppress(FileNotFoundError):
+        return "WHERE" in environment_of(container)
+    return False
+
+
 @pytest.mark.usefixtures("released")
 def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
     table = PORTING.split("| variable, for each prefix | value |\n")[1].split("\n\n")[0]
@@ -172,6 +181,7 @@ def test_a_game_finds_its_variables_under_every_prefix(stack: Stack) -> None:
         container for container in stack.containers().values() if container.status == "running"
     ]
     [container] = running
+    eventually(lambda: is_executed(container), "its process is the game")
     variables = environment_of(container)
     ours = {name for name in variables if name.startswith("TILTYARD_")}
     assert ours == {f"TILTYARD_{name}" for name in shown}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.machine import Agent, Machine, a_machine
+from tests.demo_game.player import udp_round_trip
+from tests.docker.machine import Agent, Machine, a_machine, port_of
 from tests.docker.stack import environment_of
 from tiltyard.agent.v1 import agent_pb2 as pb
 
@@ -29,7 +30,8 @@ def with_driver(tmp_path: Path) -> Iterator[Machine]:
 
 
 def device_of(agent: Agent, session: pb.Session) -> str | None:
-    """The device in the environment of a session's game."""
+    """The device in the environment of a session's game, once that runs."""
+    udp_round_trip(agent.machine.engine.network.address, port_of(session))
     return environment_of(agent.container_of(session)).get("NVIDIA_VISIBLE_DEVICES")
 
 

@@ -70,10 +70,10 @@ class KilledAgent(Agent):
         with or_else(grpc.StatusCode.NOT_FOUND):
             self._stub.StopSession(request, timeout=PATIENCE)
 
-    def stopping(self, session: pb.Session) -> Any:
+    def stopping(self, session: pb.Session, timeout: float | None = PATIENCE) -> Any:
         """A call in progress that stops a session."""
         request = pb.StopSessionRequest(internal_id=session.internal_id)
-        return self._stub.StopSession.future(request, timeout=PATIENCE)
+        return self._stub.StopSession.future(request, timeout=timeout)
 
     def following(self, session: pb.Session, timeout: float | None = PATIENCE) -> Any:
         """A call in progress that follows a log."""

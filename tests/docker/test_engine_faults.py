@@ -113,7 +113,7 @@ def test_f10_a_session_whose_engine_calls_hang_holds_up_no_other(machine: Machin
             Player(machine, port_of(other)) as player,
             _locked(machine, agent.container_of(hung).id),
         ):
-            stopping = agent.stopping(hung)
+            stopping = agent.stopping(hung, timeout=None)  # until the engine answers again
             for _ in range(3):
                 agent.end(agent.play())
             eventually(lambda: not _lives(process), "it is ended past the engine", patience=50)

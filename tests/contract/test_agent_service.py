@@ -18,7 +18,7 @@ from tests.support.fake_engine import FakeEngine
 from tiltyard.agent.v1 import agent_pb2 as pb
 from tiltyard.contract import ErrorReason
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 POLL = 0.01  # Seconds between two calls that wait for a change, which leave the agent time
 
 

@@ -70,8 +70,8 @@ def test_finds_bad_engine_settings_and_does_not_start(
     assert refused.exit_code == EXIT_CONFIG
     assert "Docker Engine serves anyone on http://127.0.0.1:2375; anyone" in refused.stderr
 
-    monkeypatch.setattr(gather, "ANSWER_SECONDS", 0.5)
-    with exposed.hanging():
+    with monkeypatch.context() as patch, exposed.hanging():
+        patch.setattr(gather, "ANSWER_SECONDS", 0.5)
         assert findings(tmp_path, exposed.socket)["docker"] == ("FAIL", "no answer within 0.5 s")
 
     exposed.kill()

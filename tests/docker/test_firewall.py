@@ -50,8 +50,17 @@ while True:
     tcp.accept()[0].close()
 """
 KNOCK = """
-import json, socket, sys
+import json, socket, sys, time
 from concurrent.futures import ThreadPoolExecutor
+def answered(one, until):
+    one.settimeout(0.5)  # a datagram may be lost on a busy machine
+    while time.monotonic() < until:
+        one.send(b"knock")
+        try:
+            return one.recv(100)
+        except TimeoutError:
+            pass
+    raise TimeoutError
 def knock(target):
     kind, address, port = target
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -62,8 +71,7 @@ def knock(target):
             one.connect((address, port))
             one.getpeername()  # connect() may succeed although it was refused (Linux 6.18)
             if kind == "udp":
-                one.send(b"knock")
-                one.recv(100)
+                answered(one, time.monotonic() + 5)
         except TimeoutError:
             return "silent"
         except OSError:

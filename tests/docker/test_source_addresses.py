@@ -224,7 +224,7 @@ def test_killed_engine_leaves_translations_of_games_that_go_on(machine: Machine)
         process = agent.processes()[ends.internal_id]
         machine.engine.kill()
         os.kill(process, signal.SIGKILL)
-        eventually(lambda: translations(machine) == kept, "that alone is left", patience=10)
+        eventually(lambda: translations(machine) == kept, "that alone is left")
         machine.engine.start()
         agent.until(ends, *ENDED)
         called.send("call " + called.address, known(agent, stays))

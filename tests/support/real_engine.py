@@ -76,7 +76,7 @@ def engine_unavailable() -> str:
 
 def _other_engine() -> str:
     """Return that the running engine is not the one in PATH; empty if it is."""
-    with closing(docker.DockerClient(f"unix://{SOCKET}", timeout=_ANSWER_TIMEOUT)) as client:
+    with closing(docker.DockerClient(f"unix://{SOCKET}", timeout=round(_START_TIMEOUT))) as client:
         version = client.version()["Version"]
     wanted = subprocess.check_output(["dockerd", "--version"], text=True)
     if f" {version}," in wanted:

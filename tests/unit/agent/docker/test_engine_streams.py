@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 
 from agent.docker.bodies import message_of
+from agent.docker.calls import Timeouts
 from agent.docker.engine import DockerEngine
 from agent.domain import errors
 from agent.domain.containers.engine import Credentials, LogPiece
 from tests.support.agent.scripted_engine import (
     CREATED,
-    HASTY,
     IMAGE,
     ScriptedEngine,
     an_engine,
@@ -49,6 +49,8 @@ def described(target: str = "") -> dict[str, str]:
 
 
 HEADERS = {"archive": described()}
+# Other calls, such as the one for the version, have all the time that they need.
+HASTY_STREAMS = Timeouts(stream=0.2, pull=0.2)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -70,7 +72,7 @@ async def test_waiting_streams_have_no_timeout(script: ScriptedEngine, stream: s
     more = asyncio.Event()
     script.answer(what, streams(FIRST_PIECE[stream], forever=more))
     script.answer("GET /containers/y/logs", script.hang)
-    async with an_engine(script, HASTY) as engine, ask(engine) as items:
+    async with an_engine(script, HASTY_STREAMS) as engine, ask(engine) as items:
         await anext(items)
         with pytest.raises(errors.EngineTimeoutError):  # the whole timeout passes elsewhere
             await drained(engine.logs("y"))
@@ -88,7 +90,7 @@ async def test_waiting_stream_that_is_not_answered_times_out(
     what, ask = STREAMS[stream]
     ending = asyncio.Event()
     script.answer(what, streams(b"{", forever=ending, status=500) if begun else script.hang)
-    async with an_engine(script, HASTY) as engine:
+    async with an_engine(script, HASTY_STREAMS) as engine:
         with pytest.raises(errors.EngineTimeoutError) as raised:
             await drained(ask(engine))
         ending.set()
@@ -110,7 +112,7 @@ async def test_stalled_archive_or_pull_times_out(
     ending = asyncio.Event()
     begins = streams(FIRST_PIECE[stream], forever=ending, headers=HEADERS.get(stream))
     script.answer(what, begins if begun else script.hang)
-    async with an_engine(script, HASTY) as engine:
+    async with an_engine(script, HASTY_STREAMS) as engine:
         with pytest.raises(type(error)) as raised:
             await drained(ask(engine))
         ending.set()

@@ -67,6 +67,10 @@ class Deliverer:
             await self._follower.close()
             await self._tasks.close()
 
+    async def caught_up(self) -> None:
+        """Wait until changes so far are applied, or applying them has failed once."""
+        await self._follower.caught_up()
+
     def states(self) -> Mapping[str, int]:
         """Count the webhooks by state."""
         backlogs = [endpoint.backlog for endpoint in self._endpoints.values()]

@@ -40,6 +40,7 @@ class WebhookService:
             store=store,
             secrets=self._secrets,
             attempts=attempts,
+            deliverer=self.deliverer,
             clock=clock,
             plain_http=config.webhook_plain_http,
             networks=networks,

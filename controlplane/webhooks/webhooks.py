@@ -18,6 +18,7 @@ from controlplane.storage.tables.webhooks import webhooks
 from controlplane.storage.tables.webhooks.attempts import find_attempts, record_attempt
 from controlplane.storage.tables.webhooks.webhooks import WebhookState
 from controlplane.webhooks.attempts import Attempts
+from controlplane.webhooks.deliverer import Deliverer
 from controlplane.webhooks.open_tests import OpenTests
 from controlplane.webhooks.secrets import WebhookSecrets
 from tiltyard.runtime.clock import Clock
@@ -25,11 +26,15 @@ from tiltyard.runtime.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Webhooks:
-    """Use cases on webhooks. A webhook belongs to the account, whichever token has made it."""
+    """Use cases on webhooks. A webhook belongs to the account, whichever token has made it.
+
+    Once a change has returned, what is delivered follows it.
+    """
 
     store: Store
     secrets: WebhookSecrets
     attempts: Attempts
+    deliverer: Deliverer
     clock: Clock
     plain_http: bool = False
     networks: Sequence[Network] = ()
@@ -76,12 +81,14 @@ class Webhooks:
         self._check_url(wanted.url)
         wanted = replace(wanted, account=caller.account)
         await self.store.run(webhooks.change, wanted, actor=caller.actor, now=self.clock.time())
+        await self.deliverer.caught_up()
         return await self.get(caller, wanted.id)
 
     async def remove(self, caller: Caller, webhook_id: str) -> None:
         """Remove a webhook of the caller's account."""
         key = (caller.account, webhook_id)
         await self.store.run(webhooks.remove, key, actor=caller.actor, now=self.clock.time())
+        await self.deliverer.caught_up()
 
     async def rotate(self, caller: Caller, webhook_id: str) -> tuple[str, float]:
         """Make another secret; return it, and until when the former one signs as well."""
@@ -92,6 +99,7 @@ class Webhooks:
         await self.store.run(
             webhooks.rotate, key, sealed, until=until, actor=caller.actor, now=now
         )
+        await self.deliverer.caught_up()
         return secret, until
 
     async def replay(self, caller: Caller, webhook_id: str, first: Position) -> None:
@@ -106,6 +114,7 @@ class Webhooks:
         key = (caller.account, webhook_id)
         now = self.clock.time()
         await self.store.run(webhooks.replay, key, first, actor=caller.actor, now=now)
+        await self.deliverer.caught_up()
 
     async def test(self, caller: Caller, webhook_id: str) -> Attempt:
         """Send a message of a kind of its own now, once, even if the webhook is disabled.

@@ -1,13 +1,17 @@
 """Events reach the endpoints of webhooks, whatever the endpoints do."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from controlplane.storage.tables.webhooks.webhooks import find
 from tests.support.controlplane.system import System, eventually, eventually_equals, token_id
+from tests.support.controlplane.transactions import Go, intercept
 from tests.support.controlplane.webhook_receiver import Receiver
+from tests.support.hold import Hold
 
 SETTINGS = {"webhook_networks": ("127.0.0.0/8",), "webhook_plain_http": True}
 
@@ -197,6 +201,41 @@ async def test_removed_webhook_delivers_nothing(system: System, receiver: Receiv
     await cause(system, "a")
     [received] = await receiver.gets(1)
     assert received.path == "/hook/kept"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "", {"url": "https://other.example/hook", "kinds": ["token.created"]}),
+        ("DELETE", "", None),
+        ("POST", "/secret", None),
+        ("POST", "/replay", {"event": "1-1"}),
+    ],
+)
+async def test_change_is_answered_once_deliveries_follow_it(
+    system: System,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: dict[str, str] | None,
+) -> None:
+    webhook = await create(system, receiver.url)
+    applying = Hold()
+
+    async def held(go: Go) -> Any:
+        await applying()
+        return await go()
+
+    intercept(monkeypatch, find, held)
+    url = f"/webhook/{webhook['id']}"
+    call = asyncio.create_task(system.call(method, url + path, json=body), name="change")
+    await applying.reached.wait()
+    for _ in range(20):
+        await system.read("/webhook")
+    assert not call.done()
+    applying.set()
+    assert (await call).status in {200, 204}
 
 
 async def test_older_copy_of_the_database_is_a_gap(system: System, receiver: Receiver) -> None:

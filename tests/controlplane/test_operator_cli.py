@@ -145,8 +145,13 @@ async def test_agents(system: Operated) -> None:
     assert shown["KERNEL"] == "6.12.0"
     await system.ok("agent", "drain", "a0", "--deadline", "2h")
     await system.ok("agent", "drain", "retired")
-    first, retired = await system.listed()
-    assert re.fullmatch(f"yes, until {TIME}", first["DRAINING"])
+
+    async def is_acknowledged() -> bool:
+        first, _ = await system.listed()
+        return re.fullmatch(f"yes, until {TIME}", first["DRAINING"]) is not None
+
+    await eventually(is_acknowledged)
+    _, retired = await system.listed()
     assert retired["DRAINING"] == "yes, not acknowledged yet"
     assert await system.ok("agent", "remove", "retired", "--yes") == ""
     assert await system.refused("agent", "show", "retired") == (

@@ -10,6 +10,7 @@ from controlplane.sessions import wait_ready
 from controlplane.sessions.sessions import STOP_WAIT
 from tests.support.controlplane.agent_scripts import Script, refusing
 from tests.support.controlplane.system import (
+    PATIENCE,
     Answer,
     System,
     assert_error,
@@ -98,7 +99,10 @@ async def test_session_not_ready_in_time_is_stopped(system: System) -> None:
     await system.nothing_is_left()
 
 
-async def test_ports_that_were_not_bound_are_named(system: System) -> None:
+async def test_ports_that_were_not_bound_are_named(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.sessions.wait_ready.BINDINGS_TIMEOUT", PATIENCE)
     rcon = agent_pb2.BoundPort(protocol=agent_pb2.PROTOCOL_TCP, port=28785)
     system.agent.bound_instead = [rcon]
     answer = assert_error(await start(system, "match", "wait=1"), 504)

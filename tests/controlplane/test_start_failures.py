@@ -73,6 +73,13 @@ async def test_a_refusal_is_named_and_avoids_no_host(
     assert (await system.read("/operator/agent/a0"))["startFailures"] == []
 
 
+@pytest.fixture
+def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Avoid a host for longer than a test takes."""
+    monkeypatch.setattr("controlplane.domain.placement.start_failures.FIRST_PAUSE", 600.0)
+
+
+@pytest.mark.usefixtures("long_pause")
 async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
     system: System,
 ) -> None:
@@ -88,6 +95,7 @@ async def test_a_host_that_fails_an_application_is_avoided_by_that_one_alone(
     assert len(broken.live) == 1
 
 
+@pytest.mark.usefixtures("long_pause")
 async def test_a_host_that_fails_several_accounts_is_avoided_by_all(system: System) -> None:
     broken, _ = system.agents
     await system.make_application(account="bob")

@@ -138,15 +138,18 @@ async def test_a_start_fails_once_the_unreported_host_has_come_back_full(system:
     (answer,) = await after_return(system, away, system.start(id="s"))
     assert_error(answer, 420, details="no host has capacity")
     assert away.live == []
-    assert_error(await system.call("GET", "/session/s"), 404)
+    await system.becomes("s", "")
 
 
 @pytest.mark.system(agents=2, application={}, start_timeout=QUICK)
-async def test_a_start_is_503_if_the_host_that_may_have_room_stays_away(system: System) -> None:
+async def test_a_start_is_503_if_the_host_that_may_have_room_stays_away(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controlplane.sessions.start.RESERVE", 0.0)
     await restart_without_room(system, room=1000)
     answer = await system.start(id="s")
     assert_error(answer, 503, details="have not reported")
-    assert_error(await system.call("GET", "/session/s"), 404)
+    await system.becomes("s", "")
 
 
 @pytest.mark.system(application={})

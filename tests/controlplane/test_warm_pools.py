@@ -132,6 +132,7 @@ async def test_shares_move_off_unresponsive_hosts(tmp_path: Path) -> None:
         await first.stop()
         await eventually(lambda: shares(system)[1] == 3)
         await becomes_ready(system, 3)
+        fleet.unresponsive_after = fleet.unreachable_after = 60.0
         await first.start()
         await eventually(lambda: shares(system) == [0, 3])  # they do not move back
 

@@ -28,7 +28,7 @@ from tiltyard.runtime.clock import Clock
 class Webhooks:
     """Use cases on webhooks. A webhook belongs to the account, whichever token has made it.
 
-    Once a change has returned, what is delivered follows it.
+    A change returns once the deliveries use it, or the database has failed.
     """
 
     store: Store

@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.docker import first_process
 from agent.docker.engine import DockerEngine
 from tests.contract.images import pushed
 from tests.contract.stages import DockerStage, FakeStage, Images, Stage, cleared
+from tests.support.agent.hand_overs import patient_hand_overs
 from tests.support.agent.samples import IMAGE
 from tests.support.agent.served import CLOCK, served
 from tests.support.fake_engine import FakeEngine
@@ -19,11 +19,7 @@ from tests.support.harness import Registry
 from tests.support.real_engine import remove_traces
 from tiltyard.agent.v1 import agent_pb2_grpc
 
-
-@pytest.fixture(autouse=True)
-def patient_hand_overs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hand-over returns once the program is executed, also on a busy machine."""
-    monkeypatch.setattr(first_process, "EXECUTED_SECONDS", 120.0)
+__all__ = ["patient_hand_overs"]
 
 
 @pytest.fixture(scope="session")

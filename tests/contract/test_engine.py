@@ -36,7 +36,7 @@ from tests.contract.stages import (
     stopped,
     waiting,
 )
-from tests.docker.test_reports import MOST_MISSED
+from tests.docker.test_reports import OOM_TRIES
 from tiltyard.contract import NetworkMode, Protocol, Resources
 
 NOBODY = "tiltyard-nonesuch"
@@ -133,7 +133,7 @@ class TestLife:
         So the engine's answer is a hint; the agent reads the kernel's own count beside it.
         """
         reports: list[bool] = []
-        while not any(reports) and len(reports) < MOST_MISSED:
+        while not any(reports) and len(reports) < OOM_TRIES:
             container = await running(stage)
             await stage.eat(container)
             found = await ended(stage, container)

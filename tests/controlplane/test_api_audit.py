@@ -39,7 +39,7 @@ async def audit(system: System, query: str = "") -> list[Any]:
 
 
 async def audited_calls(system: System) -> list[Any]:
-    """The events of alice's calls, without those of hosts."""
+    """Read the events of alice's calls, without those of hosts."""
     caller = token_id(system.tokens["alice"])
     return [event for event in await audit(system) if event["token"] == caller]
 

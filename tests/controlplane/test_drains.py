@@ -1,6 +1,7 @@
 """Hosts that are drained by an operator: which orders are sent when."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -64,9 +65,11 @@ pytestmark = pytest.mark.system(kind=Draining, application={})
 
 
 @pytest.fixture(autouse=True)
-def awaited_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+def awaited_orders() -> Iterator[None]:
     """Let a drain wait for the answer of its host."""
-    monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
+        yield
 
 
 async def test_drained_host_gets_no_sessions_until_undrained(system: Draining) -> None:
@@ -110,9 +113,8 @@ async def test_a_revoked_agent_cannot_be_drained(system: Draining) -> None:
 
 @pytest.mark.system(kind=Draining, agents=2, in_order=True, application={})
 async def test_placement_excludes_a_host_before_it_acknowledges_its_drain(
-    system: Draining, monkeypatch: pytest.MonkeyPatch
+    system: Draining,
 ) -> None:
-    monkeypatch.setattr("controlplane.operators.agents.ORDER_WAIT", 60.0)
     drained, other = system.agents
     answer = drained.before_drain = Hold()
     draining = asyncio.create_task(system.drain(drained.name), name="drain")

@@ -17,7 +17,7 @@ from controlplane.operators.enrolment import TOKEN_LIFE, TRIES_AT_ONCE
 from tests.support.certificates import a_request
 from tests.support.controlplane.enrolling import Enrolling
 from tests.support.controlplane.fake_agent import FakeAgent
-from tests.support.controlplane.system import Answer, assert_error, eventually
+from tests.support.controlplane.system import PATIENCE, Answer, assert_error, eventually
 from tests.support.fake_clock import BootingClock
 
 pytestmark = pytest.mark.system(kind=Enrolling)
@@ -162,7 +162,7 @@ async def test_agent_of_the_settings_file_is_not_taken_over(system: Enrolling) -
 
 async def test_token_enrols_until_its_15_minutes_have_passed(system: Enrolling) -> None:
     token = await system.token()
-    system.clock.wall_ahead = 15 * 60 - 300
+    system.clock.wall_ahead = 15 * 60 - PATIENCE
     assert (await system.enrol(token)).status == 201
 
 
@@ -261,7 +261,7 @@ async def test_token_requires_an_existing_region_and_node_pool(system: Enrolling
 
 
 async def test_enrolment_attempts_are_limited_per_address(system: Enrolling) -> None:
-    system.control_plane.enrolment.rate.rate = 1e-6  # None is regained meanwhile
+    system.control_plane.enrolment.rate.rate = 1e-6  # so that none is regained during the test
     answers = [await system.enrol("nothing") for _ in range(TRIES_AT_ONCE + 1)]
     assert [answer.status for answer in answers[:-1]] == [401] * TRIES_AT_ONCE
     assert_error(answers[-1], 503)

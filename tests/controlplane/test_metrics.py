@@ -104,7 +104,9 @@ async def test_a_connection_too_many_is_counted(system: Scraped) -> None:
 
 
 def series_of_http(scrape: Scrape) -> set[object]:
-    return {series for series in scrape.series() if series[0].startswith("tiltyard_http_")}
+    found: set[object] = {each for each in scrape.series() if each[0].startswith(PREFIX + "http_")}
+    assert found
+    return found
 
 
 async def test_no_path_and_no_method_makes_a_series(system: Scraped) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.controlplane.proxies import KINDS, proxy
 from tests.support.controlplane.scrapes import Scrape, Scraped
-from tests.support.controlplane.system import PATIENCE, System
+from tests.support.controlplane.system import PATIENCE, System, eventually
 
 PROMPT = 30.0
 """Seconds within which a line must arrive. A proxy that collects lines sends this few only when it
@@ -64,12 +65,26 @@ async def test_a_log_that_a_proxy_has_cut_is_resumed_at_a_byte(
     received = b""
     lines = b"line 1\nline 2\n"
     async with proxy(kind, tmp_path, system.port, quiet=QUIET) as url:
-        for more in (b"missed 1\nmissed 2\n", b"later\n", b""):
+        async with asyncio.timeout(PATIENCE):
             while len(received) < len(lines):
                 received += await until_cut(system, url, len(received))
-            assert received == lines
-            lines += more
-            system.agent.log.write(system.agent.logs, more)
+        assert received == lines
+        missed = b"missed 1\nmissed 2\n"
+        system.agent.log.write(system.agent.logs, missed)
+        await eventually(partial(continues, system, url, len(received), missed))
+
+
+async def continues(system: System, url: str, offset: int, stored: bytes) -> bool:
+    """Follow from an offset; return whether a line that is written then came before a cut."""
+    later = b"later %d\n" % len(system.agent.logs)
+    with suppress(aiohttp.ClientPayloadError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(PATIENCE), following(system, url, offset) as response:
+            assert await response.content.readexactly(len(stored)) == stored
+            system.agent.log.write(system.agent.logs, later)
+            while line := await response.content.readline():
+                if line == later:
+                    return True
+    return False
 
 
 @pytest.mark.system(kind=Scraped)

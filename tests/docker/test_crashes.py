@@ -20,7 +20,7 @@ import pytest
 from agent.domain.sessions import restarts
 from agent.domain.steps import STEPS
 from tests.docker.killed_agent import KilledAgent, PoolAgent, or_else, seen_by
-from tests.docker.machine import Machine
+from tests.docker.machine import ENDED, Machine
 from tests.docker.stack import PATIENCE, eventually
 from tests.faults.invariants import LATE_SECONDS
 from tests.faults.plugin import Rounds
@@ -346,7 +346,7 @@ def test_f05_an_agent_told_to_end_answers_what_is_under_way_and_leaves_its_games
         following = agent.following(session)
         assert next(following).data  # from now on it ignores the signal
         stopping = agent.stopping(session)
-        agent.until(session, pb.STATE_SHUTTINGDOWN)
+        agent.until(session, pb.STATE_SHUTTINGDOWN, *ENDED)
         assert ends(agent.process.pid, signal.SIGTERM, LONGEST_STOP)
         assert agent.process.returncode == 0
         answer = stopping.result(PATIENCE).session

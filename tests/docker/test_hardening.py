@@ -21,7 +21,7 @@ from tests.demo_game import compiled
 from tests.docker.killed_agent import KilledAgent
 from tests.docker.machine import FIRST, Machine, ports_of
 from tests.docker.stack import PATIENCE, eventually
-from tests.docker.test_reports import MOST_MISSED
+from tests.docker.test_reports import OOM_TRIES
 from tests.faults.containers import remove_container
 from tests.support.agent.tars import Entry, folder, read
 from tests.support.harness import Registry
@@ -279,7 +279,7 @@ def test_container_has_the_requested_limits(prison: Prison) -> None:
 
 
 def test_memory_beyond_the_limit_ends_the_session(prison: Prison) -> None:
-    for _ in range(MOST_MISSED):
+    for _ in range(OOM_TRIES):
         # It lives for about a second, so that the agent can find its counters.
         session = prison.held("orphans", str(10 * PIDS_LIMIT), "eat")
         ended = prison.agent.until(session, pb.STATE_EXITED)
@@ -312,7 +312,7 @@ def test_a_session_shares_half_of_its_memory(prison: Prison) -> None:
 
 
 def test_report_says_that_a_child_was_out_of_memory(prison: Prison) -> None:
-    for _ in range(MOST_MISSED):
+    for _ in range(OOM_TRIES):
         session = prison.held("orphans", str(PIDS_LIMIT), "child-eats", "exit", "0")
         assert prison.agent.until(session, pb.STATE_EXITED).exit_code == 0
         report = prison.agent.report(session)

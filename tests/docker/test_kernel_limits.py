@@ -66,7 +66,7 @@ def changed_limits(stack: Stack, made: dict[str, Any]) -> set[str]:
 
 
 def until_set_again(stack: Stack, made: dict[str, Any], changed: set[str]) -> None:
-    """Wait until the host has set these limits again, which a look between two changes divides."""
+    """Wait until the host has set these limits again, which may take it more than one look."""
     eventually(lambda: changed <= changed_limits(stack, made), f"{changed} are set again")
     process = process_of(stack, made)
     eventually(lambda: is_as_recorded(limits_of(process)), "all are as recorded")

@@ -16,23 +16,24 @@ SAVED = "SIGTERM: saving"
 
 
 @pytest.fixture(scope="module")
-def scripted_image(registry: Registry) -> None:
-    """An image `scripted` whose arguments are a script for a shell beside the game."""
+def script_image(registry: Registry) -> str:
+    """The repository of an image whose arguments are a script for a shell beside the game."""
     config = {"Entrypoint": [SHELL, "-c"]}
     push_image(registry.address, "scripted", entries=programs(SHELL), config=config)
+    return "scripted"
 
 
 @pytest.fixture(scope="module")
-def scripted(patient_stack: Stack, scripted_image: None) -> Stack:
-    """An application of the image `scripted`."""
-    patient_stack.make_game("scripted", repository="scripted")
+def scripted(patient_stack: Stack, script_image: str) -> Stack:
+    """Hosts with an application `scripted` of that image."""
+    patient_stack.make_game("scripted", repository=script_image)
     return patient_stack
 
 
 @pytest.fixture(scope="module")
-def impatient(shared_stack: Stack, scripted_image: None) -> Stack:
+def impatient(shared_stack: Stack, script_image: str) -> Stack:
     """The same with a short grace period."""
-    shared_stack.make_game("scripted", repository="scripted")
+    shared_stack.make_game("scripted", repository=script_image)
     return shared_stack
 
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.docker.stack import eventually, play_round, udp_port_of
-from tests.docker.test_reports import MOST_MISSED
+from tests.docker.test_reports import OOM_TRIES
 from tests.faults.plugin import Figure, Rounds
 from tests.host.invariants import assert_survived, translated_ports
 from tests.host.load import QUIET, Load
@@ -131,7 +131,7 @@ def test_f54_memory_exhausted_within_a_session(host: WholeHost, under_load: Unde
         # It lives for a while: the cause of short runs may stay unknown.
         much = ["--write-file", "/dev/null", str(10**11)]
         much += ["--write-file", "/dev/shm/much", str(60 * _MEBIBYTE)]
-        for _ in range(MOST_MISSED):
+        for _ in range(OOM_TRIES):
             report = host.report(host.start(image="small", args=much)["id"])
             assert report["exitCode"] == 137
             assert report["signal"] == 9

@@ -1,4 +1,4 @@
-"""What a control plane does in the background when it starts, and when hosts report."""
+"""Conditions of what a control plane does in the background."""
 
 import asyncio
 import re
@@ -10,11 +10,13 @@ _ROUND_ENDED = {
     "upkeep": re.compile(r"run \(upkeep\.py:\d+\) > sleep "),
     "surplus": re.compile(r"run \(surplus\.py:\d+\) > wait "),
 }
-"""Where the tasks that remove old rows wait between their rounds, by name."""
+"""Where the tasks that remove old rows wait for their next round, or a trusted clock, by name."""
 
 
 def is_at_rest(control_plane: ControlPlane) -> bool:
-    """Return whether it is ready, has written the events of reports, and removes no old rows."""
+    """Return whether a control plane is ready, has written the events of its hosts' reports, and
+    removes no old rows.
+    """
     writers = control_plane._event_writers
     return (
         control_plane.fleet.ready
@@ -35,7 +37,7 @@ def _has_noted_reports(control_plane: ControlPlane) -> bool:
 
 
 def _no_rows_are_removed() -> bool:
-    """Return whether no control plane of this loop does so: tasks do not tell whose they are."""
+    """Return whether no control plane of this loop does: names of tasks do not tell which."""
     tasks = [task for task in asyncio.all_tasks() if task.get_name() in _ROUND_ENDED]
     return all(_ROUND_ENDED[task.get_name()].match(waits_at(task)) for task in tasks)
 

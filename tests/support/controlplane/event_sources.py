@@ -22,7 +22,7 @@ NAMES = ("session.starting", "stream.open", "stream.end", "stream.gap")
 FOLLOW = """
 let last = Promise.resolve();
 function report(what) {
-  return last = last.then(() =>
+  return last = last.catch(() => {}).then(() =>
     fetch(base + "/seen", {method: "POST", body: JSON.stringify(what)}));
 }
 const source = new EventSource(base + "/event?kind=session.*");

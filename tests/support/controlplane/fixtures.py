@@ -1,6 +1,7 @@
-"""What holds for every test that runs parts of a control plane."""
+"""Fixtures of tests of the control plane."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from tests.support.fake_clock import count_as_work
 
 
 @pytest.fixture(autouse=True)
-def counted_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let clocks of tests wait for the threads of the database."""
+def counted_jobs() -> Iterator[None]:
+    """Let clocks of tests wait for the database to do what a caller waits for.
+
+    It does not request `monkeypatch`, which would then be undone after the test's own fixtures.
+    """
     send = Worker.send
 
     def counted(worker: Worker, *job: Any, **named: Any) -> asyncio.Future[Any]:
@@ -19,4 +23,6 @@ def counted_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
         count_as_work(future)
         return future
 
-    monkeypatch.setattr(Worker, "send", counted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "send", counted)
+        yield

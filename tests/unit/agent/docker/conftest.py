@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.docker import first_process
 from agent.init.channel import make_channel
+from tests.support.agent.hand_overs import patient_hand_overs
 from tests.support.agent.scripted_engine import ScriptedEngine, an_engine
 
-
-@pytest.fixture(autouse=True)
-def patient_hand_overs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hand-over returns once the program is executed, also on a busy machine."""
-    monkeypatch.setattr(first_process, "EXECUTED_SECONDS", 120.0)
+__all__ = ["patient_hand_overs"]
 
 
 @pytest.fixture

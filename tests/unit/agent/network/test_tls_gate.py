@@ -88,7 +88,7 @@ async def test_thousand_connections_leave_nothing(tmp_path: Path) -> None:
 
 
 def _open_sockets() -> int:
-    """The number of sockets of this process, in which other threads may open files."""
+    """Count the sockets of this process alone: other threads may open files."""
     found = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

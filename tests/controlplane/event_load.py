@@ -68,7 +68,7 @@ class Writer:
     def wait_until(self, count: int) -> None:
         """Wait until a number of tokens was created in all."""
         with self.progress:
-            assert self.progress.wait_for(lambda: len(self.answered) >= count, timeout=60)
+            assert self.progress.wait_for(lambda: len(self.answered) >= count, timeout=600)
 
 
 class Reader:

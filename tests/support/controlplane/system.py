@@ -162,7 +162,7 @@ class System(Parts):
                 "enrol_listen": "",
                 "metrics_listen": "",
                 "latency_interval": 0.0,  # the agents have no such addresses
-                "start_timeout": PATIENCE,
+                "start_timeout": 20.0,  # less than `unreachable_after`; a claim has a quarter
                 **self.settings,
             },
         )

@@ -153,9 +153,8 @@ async def test_waits_for_port_in_use(
 ) -> None:
     with socket.socket() as taken:
         port = free_port()
-        taken.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # free_port() looks with it, too
+        # free_port() looks with this option, too.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
         async with listening(tmp_path, engine, enrolled=True, port=port) as agent:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controlplane.fixtures import counted_jobs
+from tests.support.controlplane.fixtures import counted_jobs, patient_registry_calls
 from tests.support.controlplane.stub_api import StubApi
 from tests.support.controlplane.system import System
 
-__all__ = ["counted_jobs"]
+__all__ = ["counted_jobs", "patient_registry_calls"]
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ from tests.support.controlplane.secured_registry import (
     give_loopback_a_name,
     make_certificate,
 )
-from tests.support.controlplane.system import PATIENCE, Answer, System, assert_error
+from tests.support.controlplane.system import Answer, System, assert_error
 from tests.support.fake_clock import FakeClock
 from tests.support.harness import Registry
 from tests.support.pushed_image import push_image
 
-pytestmark = pytest.mark.registry
+pytestmark = [pytest.mark.registry, pytest.mark.usefixtures("patient_registry_calls")]
 SECRETS = (USER["password"], OTHER_PASSWORD)
 
 
@@ -79,8 +79,6 @@ async def system(
 ) -> AsyncIterator[Configured]:
     """Check at the end that neither log nor state files contain a password."""
     give_loopback_a_name(monkeypatch)
-    patient = aiohttp.ClientTimeout(total=PATIENCE)
-    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", patient)
     caplog.set_level(logging.DEBUG)
     running.accept(USER["password"])
     async with AsyncExitStack() as stack:

@@ -3,21 +3,17 @@
 import asyncio
 
 import pytest
-from aiohttp import ClientTimeout
 
 from controlplane.registries.http import MAX_CONNECTIONS
-from tests.support.controlplane.system import PATIENCE, Answer, System, eventually
+from tests.support.controlplane.system import Answer, System, eventually
 
 SHARE = MAX_CONNECTIONS // 2
 SLOW = "/v2/studio/game/manifests/slow"
 
-pytestmark = pytest.mark.system(application={})
-
-
-@pytest.fixture(autouse=True)
-def patient_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let calls that hang do so until the end of the test."""
-    monkeypatch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=PATIENCE))
+pytestmark = [
+    pytest.mark.system(application={}),
+    pytest.mark.usefixtures("patient_registry_calls"),
+]
 
 
 async def fill_share(system: System) -> list[asyncio.Task[Answer]]:

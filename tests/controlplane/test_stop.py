@@ -1,12 +1,9 @@
 """The end of a control plane."""
 
-import asyncio
-
 import pytest
 
 from tests.support.controlplane.system import System
 from tests.support.hold import held_before
-from tests.support.tasks import let_go
 
 
 async def test_stop_that_does_not_end_names_what_is_open(
@@ -14,9 +11,8 @@ async def test_stop_that_does_not_end_names_what_is_open(
 ) -> None:
     store = system.control_plane.store
     gate = held_before(store, "close")
-    stopping = asyncio.create_task(system.stop_serving())
+    system._stopping.set()
     await gate.reached.wait()
-    await let_go(stopping)
     monkeypatch.setattr("tests.support.controlplane.system.PATIENCE", 0.0)
     with pytest.raises(AssertionError, match=r"_close \(control_plane.py:\d+\) > held"):
         await system.stop_serving()

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiohttp import ClientTimeout
 
 from controlplane.storage.engine.worker import Worker
+from tests.support.controlplane.system import PATIENCE
 from tests.support.fake_clock import count_as_work
 
 
@@ -25,4 +27,12 @@ def counted_jobs() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "send", counted)
+        yield
+
+
+@pytest.fixture
+def patient_registry_calls() -> Iterator[None]:
+    """Let calls to a registry take as long as a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("controlplane.registries.http.TIMEOUT", ClientTimeout(total=PATIENCE))
         yield
